@@ -1,0 +1,99 @@
+# Everything a developer runs. `make` alone lists it.
+#
+# The venv is made from requirements.lock, hashes checked, and again only when that file or pyproject.toml changes.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PYTEST := $(BIN)/pytest
+export PYTHONUNBUFFERED := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+##@ The two commands to know
+
+.PHONY: demo
+demo: venv ## Set everything up and run the main job on real input, step by step
+	$(BIN)/anabranch demo
+
+.PHONY: test
+test: lint test-unit test-store test-cluster ## Run every check and every test tier
+
+##@ Working on it
+
+.PHONY: dev
+dev: venv ## Start the whole system, leave it running, and print how to talk to it
+	$(BIN)/anabranch dev
+
+.PHONY: lint
+lint: venv ## Check style, types, layers, and that generated files are up to date
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(MAKE) --no-print-directory generate GENERATE_FLAGS=--check
+
+.PHONY: format
+format: venv ## Mend what ruff can mend
+	$(BIN)/ruff check --fix-only
+	$(BIN)/ruff format
+
+.PHONY: generate
+generate: venv ## Write the files that are generated from the code: crds/ and docs/openapi.json
+	$(BIN)/python -m anabranch.manifests.generate $(GENERATE_FLAGS)
+	$(BIN)/python -m anabranch.api.openapi $(GENERATE_FLAGS)
+
+.PHONY: test-unit
+test-unit: venv ## Run the tests that need nothing but Python
+	$(PYTEST) tests/unit
+
+.PHONY: test-store
+test-store: venv ## Run the tests on a real Postgres
+	$(PYTEST) tests/store
+
+.PHONY: test-cluster
+test-cluster: venv devcluster ## Run the tests on a real API server, with the operator and the API running
+	$(PYTEST) tests/cluster
+
+##@ What they stand on
+
+.PHONY: venv
+venv: $(VENV)/.installed ## Make the virtual environment
+
+.PHONY: devcluster
+devcluster: venv ## Build the local control plane's programs: minutes the first time, then at once
+	$(BIN)/python -m anabranch.devcluster build
+
+.PHONY: lock
+lock: venv ## Resolve the dependencies anew and pin them, with hashes, in requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --all-extras --generate-hashes --upgrade \
+		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
+		pyproject.toml --output-file requirements.lock
+
+.PHONY: clean
+clean: ## Delete the virtual environment and every cache of this folder
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache artifacts build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: help
+help: ## Show this
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# uv comes first, by pip and with the lock's own hash; everything else is uv's work, in a few seconds.
+$(VENV)/.installed: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || $(MAKE) --no-print-directory python3-venv
+	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
+	@awk '/^uv==/ {on = 1} on {print} on && !/\\$$/ {exit}' requirements.lock > $(VENV)/uv.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement $(VENV)/uv.txt
+	$(BIN)/uv pip sync --python $(BIN)/python --require-hashes requirements.lock
+	$(BIN)/uv pip install --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: python3-venv
+python3-venv:
+	@[ "$$(id -u)" = 0 ] || { echo "Python's venv module is missing: sudo apt-get install python3-venv"; exit 1; }
+	apt-get update --quiet
+	DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends python3-venv
