@@ -1,0 +1,151 @@
+"""Canonical JSON (RFC 8785) and the hashes over it.
+
+Everything that is hashed, signed or compared goes through `canonical_bytes`, so two programs in two languages agree on
+a hash without agreeing on a JSON writer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Final, NewType, NoReturn
+
+import rfc8785
+
+from anabranch.model.errors import InvalidInputError
+from anabranch.model.limits import CONTENT_DEPTH, MAX_SAFE_INTEGER
+
+ContentHash = NewType("ContentHash", str)
+"""``sha256:`` and 64 lower-case hex digits."""
+
+PREFIX: Final = "sha256:"
+
+
+def parse_json(raw: bytes | str) -> Any:
+    """Parse JSON strictly: no NaN or infinity, no duplicate member names, no lone surrogates, bounded depth.
+
+    Raises:
+        InvalidInputError: Naming what is wrong and where.
+    """
+    try:
+        value = json.loads(raw, parse_constant=_refuse_constant, object_pairs_hook=_refuse_duplicates)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(f"The body is not JSON: {error}.", hint="Send one RFC 8259 JSON value in UTF-8.") from None
+    check_json(value)
+    return value
+
+
+def check_json(value: Any, *, path: str = "$", depth: int = 0) -> None:
+    """Check that a JSON value can be hashed: safe integers, paired surrogates, depth of at most 64.
+
+    Raises:
+        InvalidInputError: Naming the JSON path of the offending value.
+    """
+    if depth > CONTENT_DEPTH:
+        raise InvalidInputError(f"{path} is nested deeper than {CONTENT_DEPTH}.", hint="Flatten the value.")
+    if isinstance(value, str):
+        _check_text(value, path)
+    elif isinstance(value, bool) or value is None:
+        return
+    elif isinstance(value, int):
+        if abs(value) > MAX_SAFE_INTEGER:
+            raise InvalidInputError(f"{path} is an integer beyond 2^53-1.", hint="Send it as a string.")
+    elif isinstance(value, float):
+        if value != value or value in (float("inf"), float("-inf")):  # noqa: PLR0124  (NaN differs from itself)
+            raise InvalidInputError(f"{path} is not a finite number.", hint="Send null or a string.")
+        # RFC 8785 writes 1e20 as an integer, which could not be read back.
+        if MAX_SAFE_INTEGER < abs(value) < 1e21:
+            raise InvalidInputError(f"{path} is a number beyond 2^53-1.", hint="Send it as a string.")
+    elif isinstance(value, dict):
+        for name, member in value.items():
+            if not isinstance(name, str):
+                raise InvalidInputError(f"{path} has a member name that is not a string.", hint="Use string names.")
+            _check_text(name, path)
+            check_json(member, path=f"{path}.{name}", depth=depth + 1)
+    elif isinstance(value, list | tuple):
+        for index, member in enumerate(value):
+            check_json(member, path=f"{path}[{index}]", depth=depth + 1)
+    else:
+        raise InvalidInputError(f"{path} is a {type(value).__name__}, which JSON lacks.", hint="Send a JSON value.")
+
+
+def canonical_bytes(value: Any) -> bytes:
+    """The RFC 8785 form of a JSON value.
+
+    Raises:
+        InvalidInputError: If the value has no canonical form.
+    """
+    try:
+        # The standard library's C encoder writes the same bytes four times faster, wherever `_is_plain` holds.
+        return _encode_plain(value).encode() if _is_plain(value) else rfc8785.dumps(value)
+    except (rfc8785.CanonicalizationError, UnicodeEncodeError, RecursionError) as error:
+        raise InvalidInputError(f"The value has no canonical JSON form: {error}.", hint="Send a plain JSON value.") from None
+
+
+def sha256(data: bytes) -> bytes:
+    """The 32 bytes of SHA-256."""
+    return hashlib.sha256(data).digest()
+
+
+def hash_text(digest: bytes) -> ContentHash:
+    """A 32-byte digest as it stands on the wire: ``sha256:<hex>``."""
+    return ContentHash(PREFIX + digest.hex())
+
+
+def content_hash(value: Any) -> ContentHash:
+    """The wire form of the hash of a JSON value's canonical bytes."""
+    return hash_text(sha256(canonical_bytes(value)))
+
+
+def hash_bytes(text: str) -> bytes:
+    """The 32 bytes of a wire-form hash.
+
+    Raises:
+        InvalidInputError: Unless the text is ``sha256:`` and 64 lower-case hex digits.
+    """
+    digits = text.removeprefix(PREFIX)
+    if not text.startswith(PREFIX) or len(digits) != 64 or any(c not in "0123456789abcdef" for c in digits):
+        raise InvalidInputError(f"{text[:80]!r} is no hash.", hint="Write sha256: and 64 lower-case hex digits.")
+    return bytes.fromhex(digits)
+
+
+_encode_plain = json.JSONEncoder(ensure_ascii=False, check_circular=False, sort_keys=True, separators=(",", ":")).encode
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether sorted, compact `json` output is the RFC 8785 form.
+
+    It is unless there is a float (ECMAScript writes numbers otherwise) or a member name outside ASCII (RFC 8785 sorts by
+    UTF-16 code units). Subclasses and what RFC 8785 refuses are left to the reference implementation too.
+    """
+    kind = type(value)
+    if kind is str or value is None or kind is bool:
+        return True
+    if kind is int:
+        return -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER
+    if kind is dict:
+        for name, member in value.items():
+            if type(name) is not str or not name.isascii() or not (type(member) is str or _is_plain(member)):
+                return False
+        return True
+    if kind is list or kind is tuple:
+        return all(map(_is_plain, value))
+    return False
+
+
+def _check_text(text: str, path: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidInputError(f"{path} has a lone surrogate.", hint="Send well-formed Unicode.") from None
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON value")
+
+
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("an object has the same member name twice")
+    return members

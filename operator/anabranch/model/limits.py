@@ -1,0 +1,30 @@
+"""The limits that every door enforces, each named in the error that it causes."""
+
+from typing import Final
+
+MAX_SAFE_INTEGER: Final = 2**53 - 1
+"""Largest integer that RFC 8785 carries exactly; larger ones travel as strings."""
+
+KEY_BYTES: Final = 512
+SCOPE_BYTES: Final = 64
+CONTENT_BYTES: Final = 1 << 20
+CONTENT_DEPTH: Final = 64
+BATCH_BYTES: Final = 8 << 20
+BATCH_CHANGES: Final = 10_000
+BULK_BATCHES: Final = 100
+BULK_BYTES: Final = 32 << 20
+SEQUENCE_WINDOW: Final = 1_024
+"""How far a batch may run ahead of the contiguous prefix of its branch."""
+
+EVIDENCE_BYTES: Final = 4 << 20
+EVIDENCE_BRANCH_BYTES: Final = 256 << 20
+ARCHIVE_BYTES: Final = 4 << 30
+ARCHIVE_RATIO: Final = 100
+LINE_RECORDS: Final = 5_000_000
+LINE_SCOPES: Final = 32
+PAGE_DEFAULT: Final = 100
+PAGE_MAX: Final = 1_000
+REVIEW_BYTES: Final = 64 << 10
+SOURCES_PER_CHANGE: Final = 32
+LOCATOR_BYTES: Final = 4_096
+TASK_BYTES: Final = 1_024

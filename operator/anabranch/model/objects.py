@@ -1,0 +1,301 @@
+"""The objects that travel: the proposal's nine, under its field names.
+
+Frozen, and closed: an unknown field is an error, not a surprise. Revisions are decimal strings on the wire (they may
+outgrow 2^53-1); sequences and generations are integers. Field descriptions feed the published JSON Schemas and the
+OpenAPI document.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StringConstraints, model_validator
+
+from anabranch.model import limits
+from anabranch.model.canonical import ContentHash, content_hash
+from anabranch.model.errors import AnabranchError
+from anabranch.model.locators import check_locator
+from anabranch.model.text import check_key, check_scope
+
+
+def _valid(check: Any) -> AfterValidator:
+    """A model-level check as a pydantic validator: its error keeps its words."""
+
+    def validate(value: str) -> str:
+        try:
+            return str(check(value))
+        except AnabranchError as error:
+            raise ValueError(str(error)) from None
+
+    return AfterValidator(validate)
+
+
+Hash = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+Revision = Annotated[str, StringConstraints(pattern=r"^(0|[1-9][0-9]{0,18})$")]
+Sequence = Annotated[int, Field(ge=1, le=limits.MAX_SAFE_INTEGER)]
+Generation = Annotated[int, Field(ge=1, le=limits.MAX_SAFE_INTEGER)]
+Key = Annotated[str, _valid(check_key)]
+Scope = Annotated[str, _valid(check_scope)]
+Locator = Annotated[str, _valid(check_locator)]
+Visibility = Literal["private", "shareable"]
+JobState = Literal["received", "importing", "validating", "awaiting_review", "publishing", "published"]
+
+
+class Wire(BaseModel):
+    """What every object on the wire has in common: frozen, no unknown fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+
+class RecordDescriptor(Wire):
+    """What a manifest commits to about one record."""
+
+    key: Key
+    revision: Revision
+    scope: Scope
+    content_hash: Hash
+    fact_hash: Hash
+    tombstone: bool = False
+
+
+class ManifestRef(Wire):
+    """Names one manifest of a line."""
+
+    baseline_id: str
+    generation: Generation
+    manifest_hash: Hash
+
+
+class BaselineManifest(Wire):
+    """An immutable snapshot of a line. Its descriptors are read by pages (``…/records``)."""
+
+    baseline_id: str
+    generation: Generation
+    schema_version: int
+    created_at: datetime
+    parent_generation: int = Field(description="0 for the first manifest of a line")
+    manifest_hash: Hash = Field(description="root of the 16-ary Merkle trie over the record descriptors")
+    records: int = Field(description="live records; tombstones are not counted")
+    origin: dict[str, JsonValue] = Field(description="what made it: {kind: import | publication | restore, …}")
+    feed_watermark: int = Field(description="sequence of the last event that it includes")
+
+
+class SharingPolicy(Wire):
+    """What a branch may share; fixed defaults are the narrow ones."""
+
+    default: Visibility = "private"
+    scopes: tuple[Scope, ...] = Field(default=(), max_length=limits.LINE_SCOPES, description="empty: any scope")
+    export_private: bool = False
+    peer_visibility: Literal["state", "task"] = "state"
+
+
+class BranchManifest(Wire):
+    """A branch: one run of one agent, pinned to its parent snapshot."""
+
+    branch_id: str
+    run_id: str
+    namespace: str
+    name: str
+    baseline: str = Field(description="<namespace>/<name> of the Baseline")
+    parent_snapshot_id: str = Field(description="baseline_id of the parent manifest")
+    parent: ManifestRef
+    agent_id: str
+    agent_instance: str
+    task: str
+    created_at: datetime
+    phase: Literal["Active", "Stale", "Completed", "Denied", "Expired"]
+    sharing_policy: SharingPolicy
+    last_submitted_sequence: int = Field(description="batches 1 to this one are durable, without a gap")
+    shared_feed_cursor: str | None = None
+
+
+class Change(Wire):
+    """One proposed change of a record."""
+
+    op: Literal["put", "tombstone"] = "put"
+    key: Key
+    content: JsonValue = Field(default=None, description="any JSON value of at most 1 MiB canonical; null in a tombstone")
+    scope: Scope = "shared"
+    visibility: Visibility = Field(default="private", description="unspecified is private")
+
+    @model_validator(mode="after")
+    def _tombstone_is_empty(self) -> Self:
+        if self.op == "tombstone" and self.content is not None:
+            raise ValueError("a tombstone carries no content: leave `content` out")
+        return self
+
+
+class FindingBatch(Wire):
+    """Findings of a branch, submitted during its run. The same sequence and digest is the same batch."""
+
+    branch_id: str
+    sequence: Sequence
+    content_hash: Hash = Field(description="over the RFC 8785 form of the batch less this field")
+    changes: tuple[Change, ...] = Field(max_length=limits.BATCH_CHANGES)
+    source_locators: tuple[tuple[Locator, ...], ...] = Field(description="a list for each change")
+    base_revisions: tuple[Revision, ...] = Field(description='one for each change; "0" for a new key')
+    observed_at: datetime | None = None
+    final: bool = False
+    last_acknowledged_sequence: int | None = Field(default=None, ge=0, description="with `final`: the last receipt seen")
+
+    @model_validator(mode="after")
+    def _pairs(self) -> Self:
+        for name in ("source_locators", "base_revisions"):
+            if len(getattr(self, name)) != len(self.changes):
+                raise ValueError(f"`{name}` has {len(getattr(self, name))} entries for {len(self.changes)} changes")
+        if any(len(sources) > limits.SOURCES_PER_CHANGE for sources in self.source_locators):
+            raise ValueError(f"a change has more than {limits.SOURCES_PER_CHANGE} source locators")
+        if self.final and self.last_acknowledged_sequence is None:
+            raise ValueError("a final batch needs `last_acknowledged_sequence`")
+        return self
+
+
+class RunCompletion(Wire):
+    """Closes a run, once everything before it is in."""
+
+    run_id: str
+    branch_id: str
+    agent_id: str
+    baseline_id: str = Field(description="of the parent snapshot")
+    checkpoint_locator: Locator | None = None
+    last_submitted_sequence: int = Field(ge=0)
+    delta_hash: Hash = Field(description="over the RFC 8785 form of `shareable_changes`")
+    shareable_changes: tuple[Change, ...] = Field(default=(), max_length=limits.BATCH_CHANGES)
+
+
+class Receipt(Wire):
+    """The batch is durable. It says nothing of publication."""
+
+    ack: Literal["receipt"] = "receipt"
+    receipt_id: str
+    branch_id: str
+    sequence: Sequence
+    content_hash: Hash
+    contiguous_through: int = Field(description="all batches up to this one are in")
+    received_at: datetime
+
+
+class Publication(Wire):
+    """The batch's job has ended, and what it accepted is in a manifest."""
+
+    ack: Literal["publication"] = "publication"
+    receipt_id: str
+    branch_id: str
+    sequence: Sequence
+    content_hash: Hash
+    job_id: str
+    published_baseline_id: str | None = Field(description="null: nothing of it was accepted")
+    generation: Generation | None
+    revision: Revision | None
+
+
+class SourceCheck(Wire):
+    """A source locator and what its resolver found."""
+
+    locator: Locator
+    status: Literal["pending", "verified", "unresolved"] = "pending"
+    detail: str = ""
+
+
+class KnowledgeCandidate(Wire):
+    """A proposed fact on its way to a decision. Untrusted, and visible to reviewers and its origin only."""
+
+    candidate_id: str
+    job_id: str
+    branch_id: str | None
+    run_id: str | None
+    author: str
+    op: Literal["put", "tombstone"]
+    key: Key
+    content: JsonValue
+    scope: Scope
+    visibility: Visibility
+    content_hash: Hash
+    base_revision: Revision
+    source_locators: tuple[Locator, ...]
+    sources: tuple[SourceCheck, ...]
+    origin_runs: tuple[str, ...]
+    observed_at: datetime
+    state: Literal["pending", "duplicate", "waiting", "accepted", "rejected", "published"]
+    conflicting: bool
+    reason: str
+    detail: str
+    canonical: PublishedFact | None = Field(description="the record that it would replace, as the reviewer must see it")
+
+
+class PublishedFact(Wire):
+    """A record of a manifest: content with its provenance."""
+
+    key: Key
+    revision: Revision
+    scope: Scope
+    content: JsonValue
+    content_hash: Hash
+    fact_hash: Hash
+    source_locators: tuple[Locator, ...]
+    origin_runs: tuple[str, ...]
+    validated_at: datetime | None
+    supersedes: tuple[Revision, ...] = Field(description="revisions of the key that it replaced in a conflict")
+    tombstone: bool = False
+
+
+class SharedEvent(Wire):
+    """One entry of a line's feed; the sequence is gap-free and in commit order."""
+
+    event_id: str
+    sequence: Sequence
+    kind: Literal["published", "superseded", "tombstone", "rollback", "resumed", "restored"]
+    scope: Scope | None = Field(description="null: concerns the whole line")
+    key: Key | None
+    revision: Revision | None
+    content_hash: Hash | None
+    origin_branch: str | None
+    generation: Generation
+    published_baseline_id: str
+    created_at: datetime
+
+
+class AgentPresence(Wire):
+    """Permitted metadata of a running branch; an expired lease means stale or unknown, never completed."""
+
+    agent_id: str
+    branch_id: str
+    task: str | None
+    state: Literal["active", "stale", "unknown", "completed"]
+    lease_deadline: datetime | None
+    last_published_sequence: int
+    observed_feed_cursor: str | None
+
+
+class ConsolidationJob(Wire):
+    """The durable job, as its row tells; the resource of the same name mirrors it."""
+
+    job_id: str
+    name: str
+    namespace: str
+    origin: Literal["Branch", "Held", "Import", "Retraction"]
+    run_id: str | None
+    branch_id: str | None
+    batch_sequence: int | None = Field(description="the last batch that it covers")
+    state: JobState
+    failed: bool
+    reason: str
+    attempt: int
+    lease_deadline: datetime | None
+    accepted: tuple[str, ...] = Field(description="candidate ids")
+    rejected: tuple[str, ...]
+    conflicts: tuple[str, ...]
+    counts: dict[str, int]
+    held_job: str | None
+    published_baseline_id: str | None
+    last_error: str | None
+    retry_at: datetime | None
+
+
+def batch_hash(batch: dict[str, Any]) -> ContentHash:
+    """The `content_hash` that a FindingBatch, given as its JSON object, must carry."""
+    return content_hash({name: value for name, value in batch.items() if name != "content_hash"})
+
+
+KnowledgeCandidate.model_rebuild()
