@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from typing import Any, Final, NewType, NoReturn
 
 import rfc8785
@@ -30,7 +31,8 @@ def parse_json(raw: bytes | str) -> Any:
     try:
         value = json.loads(raw, parse_constant=_refuse_constant, object_pairs_hook=_refuse_duplicates)
     except (ValueError, RecursionError) as error:
-        raise InvalidInputError(f"The body is not JSON: {error}.", hint="Send one RFC 8259 JSON value in UTF-8.") from None
+        detail = f"The body is not JSON: {error}."
+        raise InvalidInputError(detail, hint="Send one RFC 8259 JSON value in UTF-8.") from None
     check_json(value)
     return value
 
@@ -47,20 +49,11 @@ def check_json(value: Any, *, path: str = "$", depth: int = 0) -> None:
         _check_text(value, path)
     elif isinstance(value, bool) or value is None:
         return
-    elif isinstance(value, int):
-        if abs(value) > MAX_SAFE_INTEGER:
-            raise InvalidInputError(f"{path} is an integer beyond 2^53-1.", hint="Send it as a string.")
-    elif isinstance(value, float):
-        if value != value or value in (float("inf"), float("-inf")):  # noqa: PLR0124  (NaN differs from itself)
-            raise InvalidInputError(f"{path} is not a finite number.", hint="Send null or a string.")
-        # RFC 8785 writes 1e20 as an integer, which could not be read back.
-        if MAX_SAFE_INTEGER < abs(value) < 1e21:
-            raise InvalidInputError(f"{path} is a number beyond 2^53-1.", hint="Send it as a string.")
+    elif isinstance(value, int | float):
+        _check_number(value, path)
     elif isinstance(value, dict):
         for name, member in value.items():
-            if not isinstance(name, str):
-                raise InvalidInputError(f"{path} has a member name that is not a string.", hint="Use string names.")
-            _check_text(name, path)
+            _check_name(name, path)
             check_json(member, path=f"{path}.{name}", depth=depth + 1)
     elif isinstance(value, list | tuple):
         for index, member in enumerate(value):
@@ -79,7 +72,8 @@ def canonical_bytes(value: Any) -> bytes:
         # The standard library's C encoder writes the same bytes four times faster, wherever `_is_plain` holds.
         return _encode_plain(value).encode() if _is_plain(value) else rfc8785.dumps(value)
     except (rfc8785.CanonicalizationError, UnicodeEncodeError, RecursionError) as error:
-        raise InvalidInputError(f"The value has no canonical JSON form: {error}.", hint="Send a plain JSON value.") from None
+        detail = f"The value has no canonical JSON form: {error}."
+        raise InvalidInputError(detail, hint="Send a plain JSON value.") from None
 
 
 def sha256(data: bytes) -> bytes:
@@ -115,14 +109,14 @@ _encode_plain = json.JSONEncoder(ensure_ascii=False, check_circular=False, sort_
 def _is_plain(value: Any) -> bool:
     """Whether sorted, compact `json` output is the RFC 8785 form.
 
-    It is unless there is a float (ECMAScript writes numbers otherwise) or a member name outside ASCII (RFC 8785 sorts by
-    UTF-16 code units). Subclasses and what RFC 8785 refuses are left to the reference implementation too.
+    It is, unless there is a float (ECMAScript writes numbers otherwise) or a member name outside ASCII (RFC 8785 sorts
+    by UTF-16 code units). Subclasses, and what RFC 8785 refuses, are left to the reference implementation too.
     """
     kind = type(value)
     if kind is str or value is None or kind is bool:
         return True
     if kind is int:
-        return -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER
+        return bool(-MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER)
     if kind is dict:
         for name, member in value.items():
             if type(name) is not str or not name.isascii() or not (type(member) is str or _is_plain(member)):
@@ -131,6 +125,20 @@ def _is_plain(value: Any) -> bool:
     if kind is list or kind is tuple:
         return all(map(_is_plain, value))
     return False
+
+
+def _check_name(name: Any, path: str) -> None:
+    if not isinstance(name, str):
+        raise InvalidInputError(f"{path} has a member name that is not a string.", hint="Use string names.")
+    _check_text(name, path)
+
+
+def _check_number(number: float, path: str) -> None:
+    if isinstance(number, float) and not math.isfinite(number):
+        raise InvalidInputError(f"{path} is not a finite number.", hint="Send null or a string.")
+    # RFC 8785 writes floats below 1e21 without an exponent: 1e20 could not be told from an integer, nor read back.
+    if abs(number) > MAX_SAFE_INTEGER and (isinstance(number, int) or abs(number) < 1e21):
+        raise InvalidInputError(f"{path} is a number beyond 2^53-1.", hint="Send it as a string.")
 
 
 def _check_text(text: str, path: str) -> None:

@@ -15,6 +15,7 @@ from anabranch.model.errors import InvalidInputError
 Kind = Literal["evidence", "record", "checkpoint", "git", "https", "import"]
 
 MAX_LOCATOR_BYTES: Final = 1_024
+_UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _DIGEST: Final = r"sha256:[0-9a-f]{64}"
 _FORMS: Final[dict[Kind, re.Pattern[str]]] = {
     "evidence": re.compile(rf"evidence:(?P<digest>{_DIGEST})"),
@@ -43,7 +44,7 @@ def parse_locator(text: str) -> Locator:
     """
     if len(text.encode(errors="replace")) > MAX_LOCATOR_BYTES:
         raise InvalidInputError(f"A source locator is longer than {MAX_LOCATOR_BYTES} bytes.", hint="Upload evidence.")
-    if any(ord(c) < 32 or ord(c) == 127 or 0xD800 <= ord(c) <= 0xDFFF for c in text):
+    if _UNPRINTABLE.search(text):
         raise InvalidInputError(f"The source locator {text[:80]!r} holds control characters.", hint="Remove them.")
     for kind, form in _FORMS.items():
         if match := form.fullmatch(text):
