@@ -1,0 +1,196 @@
+"""A Kubernetes control plane on the loopback address: etcd, kube-apiserver, kube-controller-manager.
+
+It is everything that speaks to the API needs: custom resources, RBAC, admission, tokens, garbage collection. There is
+no node, so pods stay Pending. Each folder is a cluster of its own, with its own ports, so several run side by side.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+import string
+import time
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anabranch.devcluster import binaries, folders, pki
+from anabranch.devcluster.cluster import Cluster
+from anabranch.devcluster.errors import PortTakenError
+from anabranch.devcluster.ports import free_ports
+from anabranch.devcluster.processes import Processes, Program
+
+if TYPE_CHECKING:
+    from anabranch.devcluster.folders import Say
+
+COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager")
+"""In the order in which they start."""
+
+TEMPLATES = Path(__file__).resolve().parent / "config"
+
+# A clean environment: a proxy variable would send the components' own traffic away.
+ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/"}
+
+PORT_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class Component:
+    """How a component fares.
+
+    Attributes:
+        name: Its name.
+        pid: Its process id; None when it does not run.
+        memory: Its resident memory in bytes.
+    """
+
+    name: str
+    pid: int | None = None
+    memory: int = 0
+
+
+def up(folder: Path, *, audit: bool = False, say: Say = folders.silent) -> Cluster:
+    """Starts the control plane of a folder, or what of it does not run, and returns when the API is ready for use.
+
+    Args:
+        folder: Where it keeps everything.
+        audit: Whether the API server writes ``log/audit.log``; counts when the API server starts.
+        say: Takes progress.
+
+    Raises:
+        DevclusterError: Something did not start; with the end of its log.
+    """
+    folder = folder.resolve()
+    binaries.ensure(say=say)
+    with folders.exclusive(folder, waiting=lambda: say(f"another process is at work on {folder}: waiting for it")):
+        start = time.monotonic()
+        for attempt in range(1, PORT_ATTEMPTS + 1):
+            try:
+                cluster = _start(folder, audit=audit)
+            except PortTakenError:
+                if attempt == PORT_ATTEMPTS:
+                    raise
+                _stop(folder)
+                (folder / "ports.json").unlink()
+            else:
+                break
+        say(f"control plane {binaries.kubernetes_version()} ready in {time.monotonic() - start:.1f} s")
+        return cluster
+
+
+def down(folder: Path, *, keep_data: bool = False) -> None:
+    """Stops the control plane of a folder, and deletes the folder unless its data is to be kept."""
+    folder = folder.resolve()
+    if folder.exists():
+        with folders.exclusive(folder):
+            _stop(folder)
+            if not keep_data:
+                shutil.rmtree(folder)
+
+
+def status(folder: Path) -> list[Component]:
+    """How each component of a folder's control plane fares."""
+    processes = Processes(folder.resolve())
+    running = {name: processes.running(name) for name in COMPONENTS}
+    return [
+        Component(name, pid=process.pid, memory=process.memory_info().rss) if process else Component(name)
+        for name, process in running.items()
+    ]
+
+
+def _start(folder: Path, *, audit: bool) -> Cluster:
+    """Starts what does not run, each after what it needs."""
+    ports = _ports(folder)
+    pki.ensure(folder / "pki")
+    _write_config(folder, ports)
+    cluster = Cluster(
+        kind="local",
+        kubeconfig=folder / "kubeconfig",
+        kubectl_path=binaries.path("kubectl"),
+        audit_log=folder / "log/audit.log" if audit else None,
+    )
+    processes = Processes(folder)
+
+    def start(name: str, *files: str) -> None:
+        options = [option for file in files for option in _options(folder / "config" / file)]
+        processes.start(name, Program([binaries.path(name), *options], env=ENVIRONMENT))
+
+    start("etcd", "etcd.args")
+    processes.wait("etcd", lambda: _answers(f"http://127.0.0.1:{ports['etcd']}/health"), "etcd")
+    start("kube-apiserver", "kube-apiserver.args", *(["kube-apiserver-audit.args"] if audit else []))
+    processes.wait("the API", lambda: cluster.kubectl("get", "--raw=/readyz") == "ok", "kube-apiserver", "etcd")
+    start("kube-controller-manager", "kube-controller-manager.args")
+    # Both are the controllers' work: when they are there, a namespace is usable.
+    account = ("get", "--namespace=default", "serviceaccount/default", "configmap/kube-root-ca.crt")
+    processes.wait("the default service account", lambda: cluster.kubectl(*account) != "", *COMPONENTS)
+    return cluster
+
+
+def _stop(folder: Path) -> None:
+    """Stops every component, the last one first.
+
+    The API server would wait up to a minute for clients that still watch something: it is not given that.
+    """
+    processes = Processes(folder)
+    for name in reversed(COMPONENTS):
+        processes.stop(name)
+
+
+def _ports(folder: Path) -> dict[str, int]:
+    """The ports of a folder's cluster, chosen when it first starts."""
+    file = folder / "ports.json"
+    if not file.exists():
+        file.write_text(json.dumps(free_ports("etcd", "etcd-peer", "api")))
+    ports: dict[str, int] = json.loads(file.read_text())
+    return ports
+
+
+def _write_config(folder: Path, ports: dict[str, int]) -> None:
+    """Writes the kubeconfigs, and the templates with the cluster's values filled in."""
+    (folder / "config").mkdir(exist_ok=True)
+    for name in pki.CLIENTS:
+        path = folder / ("kubeconfig" if name == "admin" else f"config/{name}.kubeconfig")
+        path.touch(mode=0o600)
+        path.write_text(json.dumps(_kubeconfig(folder / "pki", name, ports["api"]), indent=1))
+    values = {
+        "dir": folder,
+        "api_port": ports["api"],
+        "etcd": f"http://127.0.0.1:{ports['etcd']}",
+        "etcd_peer": f"http://127.0.0.1:{ports['etcd-peer']}",
+    }
+    for template in TEMPLATES.iterdir():
+        text = string.Template(template.read_text()).substitute(values)
+        (folder / "config" / template.name).write_text(text)
+
+
+def _kubeconfig(certificates: Path, name: str, port: int) -> dict[str, object]:
+    """The kubeconfig of a client, with its certificate inside, so that it can be carried elsewhere."""
+
+    def data(file: str) -> str:
+        return base64.b64encode((certificates / file).read_bytes()).decode()
+
+    cluster = {"server": f"https://127.0.0.1:{port}", "certificate-authority-data": data("ca.crt")}
+    user = {"client-certificate-data": data(f"{name}.crt"), "client-key-data": data(f"{name}.key")}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "devcluster", "cluster": cluster}],
+        "users": [{"name": name, "user": user}],
+        "contexts": [{"name": "devcluster", "context": {"cluster": "devcluster", "user": name}}],
+        "current-context": "devcluster",
+    }
+
+
+def _options(file: Path) -> list[str]:
+    """The options in a file: a line each, less the comments."""
+    return re.findall(r"^--.+", file.read_text(), re.MULTILINE)
+
+
+def _answers(url: str) -> bool:
+    """Whether a plain GET, made without any proxy, answers 200."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(url, timeout=2) as answer:
+        return bool(answer.status == 200)
