@@ -88,7 +88,7 @@ def parse_duration(value: Any) -> timedelta:
     """
     if isinstance(value, timedelta):
         return value
-    if not isinstance(value, str) or not re.match(_DURATION, value):
+    if not isinstance(value, str) or not re.fullmatch(_DURATION, value):
         raise ValueError("a duration is a whole number and a unit: 30s, 5m, 1h")
     return timedelta(seconds=int(value[:-1]) * _UNITS[value[-1]])
 
@@ -106,6 +106,7 @@ def _format_time(value: datetime) -> str:
 
 _NAME: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 _SCOPE: Final = r"^[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*$"
+_REASON: Final = r"^[A-Za-z]([A-Za-z0-9_]*[A-Za-z0-9])?$"
 _TOKEN: Final = r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$"  # noqa: S105  (a token of grammar, not of identity)
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=_NAME)]
@@ -142,9 +143,7 @@ class Condition(Report):
     last_transition_time: Time
     """When `status` last changed."""
 
-    reason: Annotated[
-        str, StringConstraints(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_]*[A-Za-z0-9])?$")
-    ]
+    reason: Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=_REASON)]
     """Why, as one word that programs can test."""
 
     message: Annotated[str, StringConstraints(max_length=32768)]

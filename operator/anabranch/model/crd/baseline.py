@@ -157,8 +157,8 @@ class BaselineSpec(Spec):
     replaces what is there. Without it the Baseline starts when this is set."""
 
     pin: Pin | None = None
-    """Roll back: while set, `status.current` is this manifest and consolidation pauses. Nothing is deleted. Remove it to
-    return to the newest manifest."""
+    """Roll back: while set, `status.current` is this manifest and consolidation pauses. Nothing is deleted. Remove it
+    to return to the newest manifest."""
 
     restore: Annotated[
         Restore | None,

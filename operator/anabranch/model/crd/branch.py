@@ -36,8 +36,8 @@ class BaselineRef(Spec):
     """Name of the Baseline."""
 
     generation: Ordinal | None = None
-    """Number of the manifest to fork; what is current at the time of the fork when left out. `status.parent` tells which
-    one it was."""
+    """Number of the manifest to fork; what is current at the time of the fork when left out. `status.parent` tells
+    which one it was."""
 
 
 class Agent(Spec):
@@ -82,9 +82,7 @@ class BranchSpec(Spec):
         BaselineRef,
         Field(
             json_schema_extra=rules(
-                Rule(
-                    "self == oldSelf", "spec.baselineRef is fixed at creation: make another Branch for another manifest"
-                )
+                Rule("self == oldSelf", "spec.baselineRef is fixed at creation: make another Branch")
             )
         ),
     ]
@@ -92,11 +90,7 @@ class BranchSpec(Spec):
 
     agent: Annotated[
         Agent,
-        Field(
-            json_schema_extra=rules(
-                Rule("self == oldSelf", "spec.agent is fixed at creation: make another Branch for another agent")
-            )
-        ),
+        Field(json_schema_extra=rules(Rule("self == oldSelf", "spec.agent is fixed at creation: make another Branch"))),
     ]
     """The agent whose run this is. Cannot be changed."""
 
@@ -107,7 +101,7 @@ class BranchSpec(Spec):
             json_schema_extra=rules(
                 Rule(
                     f"size(bytes(self)) <= {limits.TASK_BYTES}",
-                    f"spec.task is longer than {limits.TASK_BYTES} bytes: shorten it",
+                    "spec.task is longer than 1,024 bytes: shorten it",
                 )
             )
         ),
@@ -147,7 +141,7 @@ class BranchStatus(Status):
     """Id of the run; a Branch is one run."""
 
     phase: Phase | None = None
-    """Pending: not forked yet. Active: the run goes on. Completed: the agent has closed it, and all its findings are in.
+    """Pending: not forked yet. Active: the run goes on. Completed: the agent has closed it, all its findings are in.
     Stale: the agent has not been heard of. Denied: a grant was revoked. Expired: reclaimed."""
 
     parent: ParentManifest | None = None

@@ -26,7 +26,7 @@ from anabranch.model.crd.base import (
     map_by,
     rules,
 )
-from anabranch.model.objects import JobState
+from anabranch.model.objects import JobState  # noqa: TC001  (pydantic reads the annotation)
 
 Origin = Literal["Branch", "Held", "Import", "Retraction"]
 

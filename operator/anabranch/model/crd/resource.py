@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import ValidationError
 
@@ -14,6 +13,9 @@ from anabranch.model.crd.baseline import BaselineSpec
 from anabranch.model.crd.branch import BranchSpec
 from anabranch.model.crd.job import ConsolidationJobSpec
 from anabranch.model.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SpecT = TypeVar("SpecT", bound=Spec)
 
