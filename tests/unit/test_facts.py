@@ -1,0 +1,30 @@
+from datetime import UTC, datetime, timedelta, timezone
+
+from anabranch.domain.facts import Fact
+from anabranch.model.canonical import sha256
+
+FACT = Fact(
+    source_locators=("evidence:sha256:" + "0" * 64, "https://example.org/ä"),
+    origin_runs=("run_1",),
+    validated_at=datetime(2026, 3, 4, 5, 6, 7, 89, tzinfo=UTC),
+    supersedes=(9007199254740993,),
+)
+
+
+def test_a_fact_survives_its_bytes():
+    assert Fact.parse(FACT.canonical()) == FACT
+    assert Fact.parse(Fact().canonical()) == Fact()
+
+
+def test_the_bytes_are_fixed():
+    assert Fact().canonical() == b'{"origin_runs":[],"source_locators":[],"supersedes":[],"validated_at":null}'
+    assert b'"supersedes":["9007199254740993"]' in FACT.canonical()
+    assert b'"validated_at":"2026-03-04T05:06:07.000089Z"' in FACT.canonical()
+    assert FACT.hash == sha256(FACT.canonical())
+
+
+def test_one_moment_has_one_form_whatever_its_zone():
+    east = timezone(timedelta(hours=5))
+    there = Fact(validated_at=datetime(2026, 1, 1, 5, tzinfo=east))
+
+    assert there.hash == Fact(validated_at=datetime(2026, 1, 1, tzinfo=UTC)).hash
