@@ -1,0 +1,213 @@
+"""Brings a database to the schema that this code expects, and says when it is not there.
+
+Alembic keeps the order of the migrations and the version; an advisory lock lets one process migrate at a time, and all
+migrations of an upgrade commit together. Three roles keep mistakes small: ``anabranch_migrate`` owns the tables,
+``anabranch_operator`` writes them, ``anabranch_api`` cannot write what is published (``0002_roles.sql``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import functools
+import hashlib
+import hmac
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import asyncpg
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection as SyncConnection
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.pool import NullPool
+
+from anabranch.model.errors import InvalidInputError, UnavailableError
+
+if TYPE_CHECKING:
+    from anabranch.store.database import Connection
+
+MIGRATE_ROLE: Final = "anabranch_migrate"
+OPERATOR_ROLE: Final = "anabranch_operator"
+API_ROLE: Final = "anabranch_api"
+
+# Alembic hands its context to migrations through module globals.
+_one_at_a_time: Final = asyncio.Lock()
+
+_LOCK: Final = 0x616E6162  # "anab": any number that no other program on this database takes
+_SCRAM_ITERATIONS: Final = 4096
+_ATTEMPTS: Final = 6
+
+
+class SchemaMismatchError(UnavailableError):
+    """The database is not at the schema that this code was written for."""
+
+    code = "SchemaMismatch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolePasswords:
+    """The passwords of the three database roles, in ASCII."""
+
+    migrate: str = field(repr=False)
+    operator: str = field(repr=False)
+    api: str = field(repr=False)
+
+
+@functools.cache
+def head() -> str:
+    """The newest schema version that this code knows."""
+    newest = ScriptDirectory.from_config(_config()).get_current_head()
+    if newest is None:
+        raise SchemaMismatchError("This installation has no migrations.", hint="Install it again.")
+    return newest
+
+
+async def upgrade(dsn: str) -> None:
+    """Migrate a database to `head`; nothing happens when it is there already.
+
+    Several processes may call this at once: one migrates, the others wait for it.
+
+    Args:
+        dsn: Of a role that may create tables, ``postgresql://…``.
+
+    Raises:
+        UnavailableError: If the server does not answer, or refuses the login.
+    """
+    engine = create_async_engine("postgresql+asyncpg://", async_creator=lambda: _connect(dsn), poolclass=NullPool)
+    try:
+        async with _one_at_a_time, engine.begin() as conn:
+            await conn.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+            await conn.run_sync(_upgrade)
+    finally:
+        await engine.dispose()
+
+
+async def current(conn: Connection) -> str | None:
+    """The schema version of a database, or None when it was never migrated."""
+    if await conn.fetchval("SELECT to_regclass('alembic_version')") is None:
+        return None
+    version: str | None = await conn.fetchval("SELECT version_num FROM alembic_version")
+    return version
+
+
+async def check(conn: Connection) -> None:
+    """Check that a database is at the schema of this code.
+
+    Raises:
+        SchemaMismatchError: Saying which side is older, and what to do.
+    """
+    found = await current(conn)
+    if found == head():
+        return
+    if found is None or found in _known():
+        raise SchemaMismatchError(
+            f"The database is at schema {found or 'none'}, this program needs {head()}.",
+            hint="Run `anabranch migrate`.",
+        )
+    raise SchemaMismatchError(
+        f"The database is at schema {found}, which is newer than this program ({head()}).",
+        hint="Run the version of Anabranch that migrated it.",
+    )
+
+
+async def ensure_roles(admin_dsn: str, passwords: RolePasswords) -> None:
+    """Make the three roles with these passwords, and let ``anabranch_migrate`` create tables in this database.
+
+    Safe to repeat, and when two do it at once.
+
+    Args:
+        admin_dsn: Of a role with CREATEROLE that owns the database, ``postgresql://…/database``.
+        passwords: Set on each call, so a changed one takes effect.
+    """
+    verifiers = {
+        MIGRATE_ROLE: _scram_verifier(passwords.migrate),
+        OPERATOR_ROLE: _scram_verifier(passwords.operator),
+        API_ROLE: _scram_verifier(passwords.api),
+    }
+    conn = await _connect(admin_dsn)
+    try:
+        for attempt in range(_ATTEMPTS):
+            try:
+                async with conn.transaction():
+                    # Serializes those who come through this database; roles are the server's, hence the attempts.
+                    await conn.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+                    await _make_roles(conn, verifiers)
+            except (asyncpg.DuplicateObjectError, asyncpg.UniqueViolationError, asyncpg.InternalServerError):
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                await asyncio.sleep(0.05 * 2**attempt)
+            else:
+                return
+    finally:
+        await conn.close()
+
+
+async def _make_roles(conn: Connection, verifiers: dict[str, str]) -> None:
+    for role, verifier in verifiers.items():
+        exists = await conn.fetchval("SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)", role)
+        # Names and passwords cannot be parameters of these commands: Postgres itself quotes them.
+        await conn.execute(
+            await conn.fetchval(
+                "SELECT format('%s ROLE %I LOGIN PASSWORD %L', $1::text, $2::text, $3::text)",
+                "ALTER" if exists else "CREATE",
+                role,
+                verifier,
+            )
+        )
+    grants = await conn.fetch(
+        """
+        SELECT format('GRANT CONNECT, TEMPORARY ON DATABASE %I TO %I', current_database(), role) AS command
+        FROM unnest($1::text[]) AS role
+        UNION ALL SELECT format('GRANT CREATE ON SCHEMA public TO %I', $2::text)
+        """,
+        list(verifiers),
+        MIGRATE_ROLE,
+    )
+    for grant in grants:
+        await conn.execute(grant["command"])
+
+
+async def _connect(dsn: str) -> asyncpg.Connection[asyncpg.Record]:
+    try:
+        return await asyncpg.connect(dsn, server_settings={"application_name": "anabranch migrate"})
+    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        raise UnavailableError(
+            f"Postgres cannot be reached: {error}.", hint="Check that the server runs and that the DSN is right."
+        ) from error
+
+
+def _config() -> Config:
+    config = Config()
+    # Alembic's configuration takes a percent sign for the start of a reference.
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+def _upgrade(conn: SyncConnection) -> None:
+    config = _config()
+    config.attributes["connection"] = conn
+    command.upgrade(config, "head")
+
+
+def _known() -> set[str]:
+    return {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
+
+
+def _scram_verifier(password: str) -> str:
+    """What Postgres stores of a password (RFC 5803): sent in its stead, so that no server log shows the password."""
+    if not password or not password.isascii():
+        raise InvalidInputError(
+            "A database password is empty or not ASCII.", hint="Generate one of letters and digits."
+        )
+    salt = os.urandom(16)
+    salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, _SCRAM_ITERATIONS)
+    stored = hashlib.sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()
+    server = hmac.digest(salted, b"Server Key", "sha256")
+    salt_text, stored_text, server_text = (base64.b64encode(part).decode() for part in (salt, stored, server))
+    return f"SCRAM-SHA-256${_SCRAM_ITERATIONS}:{salt_text}${stored_text}:{server_text}"
