@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.devcluster import binaries, folders, pki
 from anabranch.devcluster.cluster import Cluster
-from anabranch.devcluster.errors import PortTakenError
-from anabranch.devcluster.ports import free_ports
+from anabranch.devcluster.ports import start_on
 from anabranch.devcluster.processes import Processes, Program
 
 if TYPE_CHECKING:
@@ -33,8 +32,6 @@ TEMPLATES = Path(__file__).resolve().parent / "config"
 
 # A clean environment: a proxy variable would send the components' own traffic away.
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/"}
-
-PORT_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -67,16 +64,12 @@ def up(folder: Path, *, audit: bool = False, say: Say = folders.silent) -> Clust
     binaries.ensure(say=say)
     with folders.exclusive(folder, waiting=lambda: say(f"another process is at work on {folder}: waiting for it")):
         start = time.monotonic()
-        for attempt in range(1, PORT_ATTEMPTS + 1):
-            try:
-                cluster = _start(folder, audit=audit)
-            except PortTakenError:
-                if attempt == PORT_ATTEMPTS:
-                    raise
-                _stop(folder)
-                (folder / "ports.json").unlink()
-            else:
-                break
+        cluster = start_on(
+            folder / "ports.json",
+            ("etcd", "etcd-peer", "api"),
+            lambda ports: _start(folder, ports, audit=audit),
+            undo=lambda: _stop(folder),
+        )
         say(f"control plane {binaries.kubernetes_version()} ready in {time.monotonic() - start:.1f} s")
         return cluster
 
@@ -101,9 +94,8 @@ def status(folder: Path) -> list[Component]:
     ]
 
 
-def _start(folder: Path, *, audit: bool) -> Cluster:
+def _start(folder: Path, ports: dict[str, int], *, audit: bool) -> Cluster:
     """Starts what does not run, each after what it needs."""
-    ports = _ports(folder)
     pki.ensure(folder / "pki")
     _write_config(folder, ports)
     cluster = Cluster(
@@ -137,15 +129,6 @@ def _stop(folder: Path) -> None:
     processes = Processes(folder)
     for name in reversed(COMPONENTS):
         processes.stop(name)
-
-
-def _ports(folder: Path) -> dict[str, int]:
-    """The ports of a folder's cluster, chosen when it first starts."""
-    file = folder / "ports.json"
-    if not file.exists():
-        file.write_text(json.dumps(free_ports("etcd", "etcd-peer", "api")))
-    ports: dict[str, int] = json.loads(file.read_text())
-    return ports
 
 
 def _write_config(folder: Path, ports: dict[str, int]) -> None:

@@ -1,16 +1,55 @@
-"""Free ports of the loopback address, so that any number of clusters run side by side."""
+"""Ports of the loopback address, chosen once for each folder, so that any number of clusters run side by side."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
+from typing import TYPE_CHECKING, TypeVar
+
+from anabranch.devcluster.errors import PortTakenError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+Started = TypeVar("Started")
+
+ATTEMPTS = 3
 
 
-def free_ports(*names: str) -> dict[str, int]:
-    """Distinct ports that are free now, one for each name.
+def start_on(
+    file: Path, names: Sequence[str], start: Callable[[dict[str, int]], Started], *, undo: Callable[[], None]
+) -> Started:
+    """Starts servers on the ports that a file remembers, and on others where another program has taken one.
 
-    Another program may take one before it is used; who uses it says so (:class:`PortTakenError`), and asks again.
+    A port that was free when it was chosen may be taken when it is used, or when its server starts again a week later.
+
+    Args:
+        file: Where the choice is kept.
+        names: What the ports are for.
+        start: Starts the servers, given the port of each name.
+        undo: Stops those that did start, before another attempt.
+
+    Raises:
+        PortTakenError: It happened three times.
     """
+    attempts = 0
+    while True:
+        if not file.exists():
+            file.write_text(json.dumps(free(names)))
+        try:
+            return start(json.loads(file.read_text()))
+        except PortTakenError:
+            undo()
+            file.unlink()
+            attempts += 1
+            if attempts == ATTEMPTS:
+                raise
+
+
+def free(names: Sequence[str]) -> dict[str, int]:
+    """Distinct ports that are free now, one for each name."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in names]
         return {name: opened.getsockname()[1] for name, opened in zip(names, sockets, strict=True)}

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from anabranch.devcluster import folders
-from anabranch.devcluster.errors import DevclusterError, PortTakenError
-from anabranch.devcluster.ports import free_ports
+from anabranch.devcluster.errors import DevclusterError
+from anabranch.devcluster.ports import start_on
 from anabranch.devcluster.processes import Processes, Program, identity
 
 if TYPE_CHECKING:
@@ -49,8 +49,6 @@ SETTINGS = {
 
 VOLATILE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 """For data that nobody needs after the run: survives the end of any process, but not of the machine."""
-
-PORT_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -86,22 +84,21 @@ def start(folder: Path, *, durable: bool, say: Say = folders.silent) -> Postgres
     with folders.exclusive(folder):
         started = time.monotonic()
         programs, user = _programs(), _user()
+        if user:
+            folder.chmod(0o711)  # whatever the umask said
         if user and not folders.may_enter(folder, pwd.getpwnam(user)):
             raise DevclusterError(
                 f"Postgres cannot run as root, and the user {user}, whom it runs as instead, cannot enter {folder}.",
                 hint="Choose a folder that others may enter, under /tmp or /var/lib, or run this without being root.",
             )
         settings = SETTINGS | ({} if durable else VOLATILE)
-        password = _initialize(folder, programs, user, sync=durable)
-        for attempt in range(1, PORT_ATTEMPTS + 1):
-            try:
-                port = _run(folder, programs, user, settings)
-            except PortTakenError:
-                if attempt == PORT_ATTEMPTS:
-                    raise
-                (folder / "port").unlink()
-            else:
-                break
+        password = _initialize(folder, programs, sync=durable)
+        port = start_on(
+            folder / "ports.json",
+            ("postgres",),
+            lambda ports: _run(folder, programs, port=ports["postgres"], settings=settings),
+            undo=lambda: stop(folder),
+        )
         say(f"Postgres {metadata.version(WHEEL)} ready in {time.monotonic() - started:.1f} s")
         return PostgresServer(dsn=f"postgresql://{SUPERUSER}:{password}@127.0.0.1:{port}/postgres", folder=folder)
 
@@ -148,7 +145,7 @@ def _programs() -> Path:
     return copy / "bin"
 
 
-def _initialize(folder: Path, programs: Path, user: str | None, *, sync: bool) -> str:
+def _initialize(folder: Path, programs: Path, *, sync: bool) -> str:
     """Makes the data folder when there is none, and returns the superuser's password."""
     secret = folder / "password"
     if (folder / "data").exists():
@@ -156,6 +153,7 @@ def _initialize(folder: Path, programs: Path, user: str | None, *, sync: bool) -
     password = secrets.token_urlsafe(24)
     secret.touch(mode=0o600)
     secret.write_text(password)
+    user = _user()
     owner = pwd.getpwnam(user) if user else None
     # Made aside and moved: half a data folder is never taken for one.
     with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as place:
@@ -183,17 +181,13 @@ def _initialize(folder: Path, programs: Path, user: str | None, *, sync: bool) -
     return password
 
 
-def _run(folder: Path, programs: Path, user: str | None, settings: dict[str, str]) -> int:
-    """Starts the server on the folder's port, and waits until it answers."""
-    file = folder / "port"
-    if not file.exists():
-        file.write_text(str(free_ports("postgres")["postgres"]))
-    port = int(file.read_text())
+def _run(folder: Path, programs: Path, *, port: int, settings: dict[str, str]) -> int:
+    """Starts the server unless it runs, and waits until it answers."""
     processes = Processes(folder)
     options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
     command = [str(programs / "postgres"), "-D", str(folder / "data"), "-p", str(port), *options]
     # SIGINT is Postgres' fast shutdown: clients are cut off, data is written out.
-    program = Program(command, env=_environment(), user=user, stop_signal=SIGINT, grace=30.0)
+    program = Program(command, env=_environment(), user=_user(), stop_signal=SIGINT, grace=30.0)
     processes.start("postgres", program)
     ask = [str(programs / "pg_isready"), "--host=127.0.0.1", f"--port={port}", "--timeout=2"]
     processes.wait("Postgres", lambda: _succeeds(ask), "postgres")

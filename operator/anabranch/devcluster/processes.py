@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 SAME_START = 2.0
 """Seconds by which two readings of one process's start may differ: the clock may have been set between them."""
 
-POLL = 0.05
-"""Seconds between two looks at whether something is ready."""
+POLL = 0.02
+"""Seconds between two looks at whether something is ready, or has ended."""
 
 TAIL = 15
 """Lines of a log that a failure shows."""
@@ -56,11 +56,14 @@ class Record:
 
     def end(self) -> None:
         """Stops the process: politely, and for certain when its grace is over."""
-        for number in (self.stop_signal, signal.SIGKILL):
+        for number, patience in ((self.stop_signal, self.grace), (signal.SIGKILL, 30.0)):
             if process := self.process():
-                with contextlib.suppress(psutil.NoSuchProcess, psutil.TimeoutExpired):
+                with contextlib.suppress(psutil.NoSuchProcess):
                     process.send_signal(number)
-                    process.wait(30 if number == signal.SIGKILL else self.grace)
+                # Not psutil's wait: it would go on until an ended process's parent has noticed, if that ever does.
+                deadline = time.monotonic() + patience
+                while self.process() and time.monotonic() < deadline:
+                    time.sleep(POLL)
         if child := _children.pop(self.pid, None):
             child.wait()
 
@@ -173,9 +176,9 @@ def identity(user: str | None) -> dict[str, Any]:
 
 def stop_all(folder: Path) -> None:
     """Stops every process that was started in a folder or one below it, the youngest first."""
-    records = [record for file in folder.rglob("run/*.json") if (record := _read(file))]
-    for record in sorted(records, key=lambda record: record.started, reverse=True):
-        record.end()
+    for file in sorted(folder.rglob("run/*.json"), key=lambda file: file.stat().st_mtime_ns, reverse=True):
+        if record := _read(file):
+            record.end()
 
 
 def _read(file: Path) -> Record | None:

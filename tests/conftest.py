@@ -1,0 +1,72 @@
+"""What the tiers share: one Postgres and one cluster for a run, and their logs where a test fails."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from anabranch.devcluster import binaries, choose, ephemeral
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from anabranch.devcluster.cluster import Cluster
+    from anabranch.devcluster.postgres import PostgresServer
+
+RUN_FOLDER = pytest.StashKey["Path"]()
+STARTED = pytest.StashKey[float]()
+LOG_LINES = 40
+
+
+@pytest.fixture(scope="session")
+def run_folder(pytestconfig) -> Iterator[Path]:
+    """A folder for the run; its processes end with it, also when pytest is killed."""
+    with ephemeral.folder("anabranch-test-") as folder:
+        pytestconfig.stash[RUN_FOLDER] = folder
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def postgres_server(run_folder) -> Iterator[PostgresServer]:
+    """The server of ANABRANCH_DSN, else one of this run: fast, since nobody needs its data afterwards."""
+    server = choose.postgres_server(run_folder / "postgres", durable=False)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster(run_folder) -> Iterator[Cluster]:
+    """The cluster of ANABRANCH_KUBECONFIG, else one of this run."""
+    folder = run_folder / "cluster"
+    cluster = choose.cluster(folder, audit=True)
+    yield cluster
+    choose.remove_cluster(folder, cluster)
+
+
+def pytest_collection_finish(session):
+    """Builds the control plane before any test's clock runs: that takes minutes, once on a machine."""
+    if session.config.option.collectonly or choose.cluster_kind() != "local":
+        return
+    if any("cluster" in item.fixturenames for item in session.items):
+        terminal = session.config.get_terminal_writer()
+        binaries.ensure(say=terminal.line)
+
+
+def pytest_runtest_setup(item):
+    item.stash[STARTED] = time.time()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    """Adds to a failure what the servers have logged since the test began."""
+    report = yield
+    folder = item.config.stash.get(RUN_FOLDER, None)
+    if report.failed and folder:
+        for log in sorted(folder.rglob("log/*.log")):
+            if log.name != "audit.log" and log.stat().st_mtime >= item.stash[STARTED]:
+                tail = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
+                report.sections.append((f"Last lines of {log.relative_to(folder)}", "\n".join(tail)))
+    return report
