@@ -1,0 +1,169 @@
+"""Leadership by a Kubernetes Lease: one process of several does the work that would otherwise be done twice.
+
+It saves work and nothing else. Two processes may both believe to lead for a moment (a paused process does not know that
+time went by), so whatever must not happen twice is fenced in Postgres. The kubernetes library's elector is left aside:
+it measures by the wall clock, ends at the first broken connection, and never gives a Lease back, so that each restart
+would wait for it to run out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from anabranch.kube.errors import AlreadyExistsError, ObjectNotFoundError, StaleObjectError
+from anabranch.kube.kinds import LEASE
+from anabranch.model.errors import AnabranchError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from anabranch.kube.client import KubeClient
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds: how long a Lease holds, until when the holder must have renewed it, and how often everybody tries."""
+
+    duration: int = 15
+    renew_deadline: float = 10.0
+    retry: float = 2.0
+
+
+DEFAULT_PACE: Final = Pace()
+
+
+class Leadership:
+    """A claim to lead, held through one Lease object.
+
+    Args:
+        client: To the API server.
+        namespace: Of the Lease.
+        name: Of the Lease; processes that share it compete.
+        identity: Of this process, unique.
+        pace: Of renewal.
+    """
+
+    def __init__(
+        self, client: KubeClient, *, namespace: str, name: str, identity: str, pace: Pace = DEFAULT_PACE
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._name = name
+        self._identity = identity
+        self._pace = pace
+        self._renewed_at: float | None = None
+        self._seen: tuple[str, float] | None = None  # another holder's record, and when it was first seen
+        self._changed = asyncio.Condition()
+
+    @property
+    def leading(self) -> bool:
+        """Whether the Lease is ours for now: renewed not longer ago than the deadline.
+
+        The deadline is shorter than the Lease, so a write that is begun while this holds, and bounded by the
+        difference, ends before another process leads.
+        """
+        return self._renewed_at is not None and self._now() - self._renewed_at < self._pace.renew_deadline
+
+    async def acquired(self) -> None:
+        """Wait until this process leads."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.leading)
+
+    async def lost(self) -> None:
+        """Wait until this process does not lead."""
+        while self.leading:
+            async with self._changed:
+                # Nobody tells when the deadline passes, so look again then.
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), self._pace.retry)
+
+    @contextlib.asynccontextmanager
+    async def campaign(self) -> AsyncIterator[None]:
+        """Compete in the background while the block runs, and give the Lease back at its end."""
+        task = asyncio.create_task(self._compete(), name="leader election")
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            await self._release()
+
+    async def _compete(self) -> None:
+        told = False
+        while True:
+            try:
+                async with asyncio.timeout(self._pace.renew_deadline / 2):
+                    await self._try()
+            except (AnabranchError, TimeoutError) as error:
+                _log.warning("lease not renewed", lease=self._name, error=str(error))
+            if self.leading != told:
+                told = self.leading
+                _log.info("leading" if self.leading else "not leading", lease=self._name, identity=self._identity)
+                async with self._changed:
+                    self._changed.notify_all()
+            await asyncio.sleep(self._pace.retry)
+
+    async def _try(self) -> None:
+        """Take, keep or leave the Lease, by what it says now."""
+        began = self._now()
+        try:
+            lease = await self._client.find(LEASE, namespace=self._namespace, name=self._name)
+            if lease is None:
+                body = {"metadata": {"name": self._name}, "spec": self._spec({})}
+                await self._client.create(LEASE, body, namespace=self._namespace)
+            elif self._may_take(spec := lease.get("spec", {})):
+                await self._client.replace(LEASE, {**lease, "spec": self._spec(spec)}, namespace=self._namespace)
+            else:
+                self._renewed_at = None
+                return
+        except (AlreadyExistsError, StaleObjectError, ObjectNotFoundError) as error:
+            # Somebody else was faster, or the Lease went away in between: look again at the next turn. Its namespace
+            # may be missing too, which the log then tells.
+            _log.debug("lease changed meanwhile", lease=self._name, error=str(error))
+            return
+        self._renewed_at = began
+
+    def _may_take(self, spec: dict[str, Any]) -> bool:
+        """Whether the Lease is ours, free, or was not renewed for its whole duration as *we* measured it.
+
+        Clocks of two hosts differ, so another holder's times are compared with themselves only.
+        """
+        holder = spec.get("holderIdentity") or ""
+        if holder in {"", self._identity}:
+            return True
+        record = f"{holder} {spec.get('renewTime')}"
+        if self._seen is None or self._seen[0] != record:
+            self._seen = (record, self._now())
+        return self._now() - self._seen[1] > float(spec.get("leaseDurationSeconds") or self._pace.duration)
+
+    def _spec(self, before: dict[str, Any]) -> dict[str, Any]:
+        now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        held = before.get("holderIdentity") == self._identity
+        return {
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": self._pace.duration,
+            "acquireTime": (before.get("acquireTime") if held else None) or now,
+            "renewTime": now,
+            "leaseTransitions": int(before.get("leaseTransitions") or 0) + (0 if held else 1),
+        }
+
+    async def _release(self) -> None:
+        """Leave the Lease without a holder, so that the next process need not wait for it to run out."""
+        self._renewed_at = None
+        with contextlib.suppress(AnabranchError):
+            lease = await self._client.find(LEASE, namespace=self._namespace, name=self._name)
+            if lease is not None and lease.get("spec", {}).get("holderIdentity") == self._identity:
+                spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
+                await self._client.replace(LEASE, {**lease, "spec": spec}, namespace=self._namespace)
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
