@@ -156,6 +156,7 @@ CREATE TABLE branches (
     parent_generation   bigint NOT NULL,
     phase               text NOT NULL DEFAULT 'Active'
                         CHECK (phase IN ('Active', 'Stale', 'Completed', 'Denied', 'Expired')),
+    final_sequence      bigint,                             -- of the run's completion: no later batch is received
     created_at          timestamptz NOT NULL DEFAULT now(),
     finished_at         timestamptz,
     deleted_at          timestamptz,
@@ -207,6 +208,7 @@ CREATE TABLE batches (
     body                bytea NOT NULL,                     -- the FindingBatch as received, canonical
     changes             integer NOT NULL,
     final               boolean NOT NULL DEFAULT false,
+    prefix              bigint NOT NULL,                    -- all batches to here were in when it came: search goes on there
     received_at         timestamptz NOT NULL DEFAULT clock_timestamp(),
     job_id              text COLLATE "C",
     PRIMARY KEY (line, branch_id, sequence),
@@ -226,6 +228,7 @@ CREATE TABLE completions (
     PRIMARY KEY (line, branch_id),
     FOREIGN KEY (line, branch_id) REFERENCES branches
 );
+CREATE INDEX completions_open ON completions (line, branch_id) WHERE closed_at IS NULL;
 
 -- ----------------------------------------------------------------------------------------------------------- jobs
 
@@ -349,7 +352,7 @@ CREATE TABLE publications (
 -- ----------------------------------------------------------------------------------------------------------- feed
 
 CREATE TABLE events (
-    line                text COLLATE "C" NOT NULL REFERENCES lines,
+    line                text COLLATE "C" NOT NULL,
     sequence            bigint NOT NULL,
     event_id            text COLLATE "C" NOT NULL,
     kind                text NOT NULL CHECK (kind IN

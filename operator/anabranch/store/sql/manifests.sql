@@ -1,0 +1,25 @@
+-- name: get(line, generation)^
+-- One manifest.
+SELECT * FROM manifests WHERE line = :line AND generation = :generation;
+
+-- name: by_baseline_id(line, baseline_id)^
+-- One manifest by its own id.
+SELECT * FROM manifests WHERE line = :line AND baseline_id = :baseline_id;
+
+-- name: at(line, ref, generation)^
+-- A manifest by generation, or the one that the head calls current or head; the head comes along in any case.
+SELECT h.head_generation, wanted.generation AS wanted_generation, m.*
+FROM line_heads AS h
+CROSS JOIN LATERAL (
+    SELECT CASE :ref::text
+        WHEN 'current' THEN h.current_generation
+        WHEN 'head' THEN h.head_generation
+        ELSE :generation::bigint
+    END AS generation
+) AS wanted
+LEFT JOIN manifests AS m ON m.line = h.line AND m.generation = wanted.generation
+WHERE h.line = :line;
+
+-- name: page(line, before, limit)
+-- Manifests older than one, newest first.
+SELECT * FROM manifests WHERE line = :line AND generation < :before ORDER BY generation DESC LIMIT :limit;
