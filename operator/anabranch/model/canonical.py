@@ -134,7 +134,7 @@ def _check_name(name: Any, path: str) -> None:
 
 
 def _check_number(number: float, path: str) -> None:
-    if isinstance(number, float) and not math.isfinite(number):
+    if number != number or abs(number) == math.inf:  # noqa: PLR0124  (NaN differs from itself)
         raise InvalidInputError(f"{path} is not a finite number.", hint="Send null or a string.")
     # RFC 8785 writes floats below 1e21 without an exponent: 1e20 could not be told from an integer, nor read back.
     if abs(number) > MAX_SAFE_INTEGER and (isinstance(number, int) or abs(number) < 1e21):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, cast
 from urllib.parse import urlsplit
 
 from anabranch.model.errors import InvalidInputError
@@ -21,7 +21,9 @@ _FORMS: Final[dict[Kind, re.Pattern[str]]] = {
     "evidence": re.compile(rf"evidence:(?P<digest>{_DIGEST})"),
     "record": re.compile(r"record:(?P<key>.+)@(?P<revision>[1-9][0-9]{0,18})", re.DOTALL),
     "checkpoint": re.compile(r"checkpoint:(?P<id>[A-Za-z0-9_.-]+)"),
-    "git": re.compile(r"git:(?P<repository>[a-z0-9][a-z0-9.-]*)@(?P<commit>[0-9a-f]{40}|[0-9a-f]{64}):(?P<path>.+)", re.DOTALL),
+    "git": re.compile(
+        r"git:(?P<repository>[a-z0-9][a-z0-9.-]*)@(?P<commit>[0-9a-f]{40}|[0-9a-f]{64}):(?P<path>.+)", re.DOTALL
+    ),
     "https": re.compile(r"(?P<url>https://.+)", re.DOTALL),
     "import": re.compile(rf"import:(?P<path>.+)@(?P<digest>{_DIGEST})", re.DOTALL),
 }
@@ -46,14 +48,12 @@ def parse_locator(text: str) -> Locator:
         raise InvalidInputError(f"A source locator is longer than {MAX_LOCATOR_BYTES} bytes.", hint="Upload evidence.")
     if _UNPRINTABLE.search(text):
         raise InvalidInputError(f"The source locator {text[:80]!r} holds control characters.", hint="Remove them.")
-    for kind, form in _FORMS.items():
-        if match := form.fullmatch(text):
-            parts = match.groupdict()
-            path = parts.get("path", "")
-            if kind in ("git", "import") and (path.startswith("/") or ".." in path.split("/")):
-                break
-            if kind == "https" and not urlsplit(text).hostname:
-                break
+    kind = cast("Kind", text.partition(":")[0])
+    if (form := _FORMS.get(kind)) and (match := form.fullmatch(text)):
+        parts = match.groupdict()
+        path = parts.get("path", "")
+        outside = kind in ("git", "import") and (path.startswith("/") or ".." in path.split("/"))
+        if not outside and (kind != "https" or _has_host(text)):
             return Locator(kind, text, parts)
     raise InvalidInputError(
         f"{text[:80]!r} is no source locator.",
@@ -65,3 +65,10 @@ def parse_locator(text: str) -> Locator:
 def check_locator(text: str) -> str:
     """The text itself, if it is a source locator (see `parse_locator`)."""
     return parse_locator(text).text
+
+
+def _has_host(url: str) -> bool:
+    try:
+        return bool(urlsplit(url).hostname)
+    except ValueError:  # such as an unclosed bracket
+        return False

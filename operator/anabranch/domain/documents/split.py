@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from anabranch.domain.documents.markdown import split_markdown
 from anabranch.domain.documents.record import DocumentRecord, at_place, checked_record, explicit_record, is_explicit
 from anabranch.domain.documents.strict_yaml import parse_yaml
-from anabranch.model.canonical import hash_text, parse_json, sha256
+from anabranch.model.canonical import hash_text, parse_json
 from anabranch.model.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -46,9 +46,9 @@ def document_format(path: str) -> DocumentFormat | None:
     return _ENDINGS.get(PurePosixPath(path).suffix.lower())
 
 
-def import_locator(path: str, data: bytes) -> str:
-    """The source locator of what a file states: ``import:<path>@sha256:<digest of the file's bytes>``."""
-    return f"import:{unicodedata.normalize('NFC', path)}@{hash_text(sha256(data))}"
+def import_locator(path: str, digest: bytes) -> str:
+    """The source locator of what a file states: ``import:<path>@sha256:…``, by the SHA-256 of the file's bytes."""
+    return f"import:{unicodedata.normalize('NFC', path)}@{hash_text(digest)}"
 
 
 def split(path: str, data: bytes) -> Iterator[DocumentRecord]:
