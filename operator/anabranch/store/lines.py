@@ -1,8 +1,8 @@
 """Lines and their heads: which history a Baseline resource stands for, and where that history is.
 
 What identifies a line is apart from what moves: ``line_heads`` is the narrow row that a publication locks, and on which
-all that is ordered (generations, revisions, events) is counted. Deleting a Baseline keeps its line; the same name in the
-same namespace takes it up again.
+all that is ordered (generations, revisions, events) is counted. Deleting a Baseline keeps its line; the same name in
+the same namespace takes it up again.
 """
 
 from __future__ import annotations

@@ -1,0 +1,260 @@
+"""Records as of a generation: point reads, pages, differences.
+
+Every reader names the manifest in the statement that reads, so a generation that is pruned meanwhile is an error (410)
+and never a short page. Scopes are part of each query: what a caller may not read does not leave the database. ``None``
+for scopes is for the operator, which reads all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from anabranch.model.errors import NotFoundError
+from anabranch.store import manifests, queries
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from anabranch.store.database import Connection
+
+_sql: Final = queries.load("records")
+
+_LAST_CHARACTER: Final = "\U0010ffff"
+_BELOW_ALL: Final = _LAST_CHARACTER * 129
+"""Greater than every key: those have 512 bytes at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordRow:
+    """A version of a record.
+
+    Attributes:
+        key: The record's key.
+        revision: The line's revision that wrote it.
+        scope: Where it is visible.
+        content_hash: SHA-256 of the content's canonical bytes.
+        fact_hash: SHA-256 of the provenance's canonical bytes.
+        tombstone: Whether this version deletes the key.
+        body: The content's canonical bytes; None where they were not asked for, and of a tombstone.
+        fact_body: The provenance's canonical bytes; None where they were not asked for.
+    """
+
+    key: str
+    revision: int
+    scope: str
+    content_hash: bytes
+    fact_hash: bytes
+    tombstone: bool
+    body: bytes | None = None
+    fact_body: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPage:
+    """Some records, and the generation that they were read at (page cursors carry it)."""
+
+    generation: int
+    records: Sequence[RecordRow]
+
+
+@dataclass(frozen=True, slots=True)
+class DiffRow:
+    """What one key is in two generations, bodies left out; None where it is absent, or not to be seen."""
+
+    key: str
+    before: RecordRow | None
+    after: RecordRow | None
+
+
+async def read(
+    conn: Connection, *, line: str, generation: int | None = None, key: str, scopes: Sequence[str] | None
+) -> tuple[int, RecordRow | None]:
+    """One record, tombstones included, and the generation that it was read at.
+
+    Args:
+        conn: A connection.
+        line: The line.
+        generation: None reads the current one.
+        key: The record's key.
+        scopes: Those to be seen; None for all.
+
+    Raises:
+        GoneError: If the generation was pruned.
+        NotFoundError: If there never was such a generation, or line.
+    """
+    row = _found(await _sql.read(conn, line=line, generation=generation, key=key, scopes=_array(scopes)))
+    return row["generation"], None if row["key"] is None else _record(row)
+
+
+async def page(  # noqa: PLR0913  (a page has that many bounds)
+    conn: Connection,
+    *,
+    line: str,
+    generation: int | None = None,
+    after_key: str = "",
+    limit: int,
+    scopes: Sequence[str] | None,
+    prefix: str = "",
+    tombstones: bool = False,
+) -> RecordPage:
+    """Records in the order of their keys (by code point).
+
+    Args:
+        conn: A connection.
+        line: The line.
+        generation: None reads the current one.
+        after_key: The last key of the page before.
+        limit: How many at most. Fewer come only at the end.
+        scopes: Those to be seen; None for all.
+        prefix: Only keys that begin so.
+        tombstones: Whether deleted keys are listed too.
+
+    Raises:
+        GoneError: If the generation was pruned.
+        NotFoundError: If there never was such a generation, or line.
+    """
+    found = await queries.rows(
+        _sql.page(
+            conn,
+            line=line,
+            generation=generation,
+            after_key=after_key,
+            from_key=prefix,
+            below_key=_after_prefix(prefix),
+            scopes=_array(scopes),
+            tombstones=tombstones,
+            limit=limit,
+        ),
+        lambda row: row,
+    )
+    first = _found(found[0] if found else None)
+    return RecordPage(first["generation"], [_record(row) for row in found if row["key"] is not None])
+
+
+async def current_of(
+    conn: Connection, *, line: str, generation: int, keys: Collection[str], bodies: bool = False
+) -> dict[str, RecordRow]:
+    """The records of some keys, tombstones included; a key that has none is left out.
+
+    Args:
+        conn: A connection.
+        line: The line.
+        generation: At which.
+        keys: Which.
+        bodies: Whether content and provenance are read too.
+
+    Raises:
+        GoneError: If the generation was pruned.
+        NotFoundError: If there never was such a generation, or line.
+    """
+    found = await queries.rows(
+        _sql.current_of(conn, line=line, generation=generation, keys=list(keys), bodies=bodies), lambda row: row
+    )
+    _found(found[0] if found else None)
+    return {row["key"]: _record(row) for row in found if row["key"] is not None}
+
+
+async def diff(  # noqa: PLR0913  (a page has that many bounds)
+    conn: Connection,
+    *,
+    line: str,
+    from_generation: int,
+    to_generation: int,
+    after_key: str = "",
+    limit: int,
+    scopes: Sequence[str] | None,
+) -> list[DiffRow]:
+    """The keys whose revision differs between two generations, either way round, in the order of the keys.
+
+    Args:
+        conn: A connection.
+        line: The line.
+        from_generation: What ``before`` speaks of.
+        to_generation: What ``after`` speaks of.
+        after_key: The last key of the page before.
+        limit: How many at most. Fewer come only at the end.
+        scopes: Those to be seen; None for all.
+
+    Raises:
+        GoneError: If one of the generations was pruned.
+        NotFoundError: If there never was one of them, or the line.
+    """
+    found = await queries.rows(
+        _sql.diff(
+            conn,
+            line=line,
+            from_generation=from_generation,
+            to_generation=to_generation,
+            after_key=after_key,
+            scopes=_array(scopes),
+            limit=limit,
+        ),
+        lambda row: row,
+    )
+    if not found:
+        raise _no_line()
+    for name, generation in (("from_found", from_generation), ("to_found", to_generation)):
+        if found[0][name] is None:
+            raise manifests.missing(generation, head_generation=found[0]["head_generation"])
+    return [DiffRow(row["key"], _side(row, "from"), _side(row, "to")) for row in found if row["key"] is not None]
+
+
+async def count(conn: Connection, *, line: str, generation: int, scopes: Sequence[str] | None) -> int:
+    """How many live records a generation has in some scopes; it reads them all (the manifest has the whole number).
+
+    Raises:
+        GoneError: If the generation was pruned.
+        NotFoundError: If there never was such a generation, or line.
+    """
+    row = _found(await _sql.count(conn, line=line, generation=generation, scopes=_array(scopes)))
+    return int(row["records"])
+
+
+def _found(row: Any) -> Any:
+    """The row, if it tells of a manifest."""
+    if row is None:
+        raise _no_line()
+    if row["generation"] is None:
+        raise manifests.missing(row["wanted_generation"], head_generation=row["head_generation"])
+    return row
+
+
+def _no_line() -> NotFoundError:
+    return NotFoundError("There is no such line.", hint="Check the id.")
+
+
+def _array(scopes: Iterable[str] | None) -> list[str] | None:
+    return None if scopes is None else list(scopes)
+
+
+def _after_prefix(prefix: str) -> str:
+    """The least text that is greater than every text with this prefix, by code point."""
+    kept = prefix.rstrip(_LAST_CHARACTER)
+    if not kept:
+        return _BELOW_ALL
+    successor = ord(kept[-1]) + 1
+    # Surrogates are no characters of a text.
+    return kept[:-1] + chr(0xE000 if successor == 0xD800 else successor)
+
+
+def _record(row: Any) -> RecordRow:
+    return RecordRow(
+        key=row["key"],
+        revision=row["revision"],
+        scope=row["scope"],
+        content_hash=row["content_hash"],
+        fact_hash=row["fact_hash"],
+        tombstone=row["tombstone"],
+        body=None if row["tombstone"] else row["body"],
+        fact_body=row["fact_body"],
+    )
+
+
+_HASHED: Final = ("revision", "scope", "content_hash", "fact_hash", "tombstone")
+
+
+def _side(row: Any, side: str) -> RecordRow | None:
+    if row[f"{side}_revision"] is None:
+        return None
+    return RecordRow(key=row["key"], **{name: row[f"{side}_{name}"] for name in _HASHED})

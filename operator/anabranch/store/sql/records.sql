@@ -1,0 +1,108 @@
+-- name: read(line, generation, key, scopes)^
+-- One record at a generation (null: current), with the manifest resolved in the same snapshot.
+SELECT m.generation, coalesce(:generation::bigint, h.current_generation) AS wanted_generation, h.head_generation,
+       v.key, v.revision, v.scope, v.content_hash, v.fact_hash, v.tombstone, c.body, f.body AS fact_body
+FROM line_heads AS h
+LEFT JOIN manifests AS m ON m.line = h.line AND m.generation = coalesce(:generation::bigint, h.current_generation)
+LEFT JOIN LATERAL (
+    SELECT * FROM record_versions AS r
+    WHERE r.line = :line AND r.key = :key AND r.from_generation <= m.generation
+    ORDER BY r.from_generation DESC
+    LIMIT 1
+) AS v ON v.to_generation > m.generation AND (:scopes::text[] IS NULL OR v.scope = ANY(:scopes::text[]))
+LEFT JOIN contents AS c ON c.line = :line AND c.content_hash = v.content_hash
+LEFT JOIN facts AS f ON f.line = :line AND f.fact_hash = v.fact_hash
+WHERE h.line = :line;
+
+-- name: page(line, generation, after_key, from_key, below_key, scopes, tombstones, limit)
+-- Records at a generation (null: current) in the order of their keys; one row of nulls if the manifest has none of them.
+SELECT m.generation, coalesce(:generation::bigint, h.current_generation) AS wanted_generation, h.head_generation,
+       v.key, v.revision, v.scope, v.content_hash, v.fact_hash, v.tombstone, c.body, f.body AS fact_body
+FROM line_heads AS h
+LEFT JOIN manifests AS m ON m.line = h.line AND m.generation = coalesce(:generation::bigint, h.current_generation)
+LEFT JOIN LATERAL (
+    SELECT * FROM record_versions AS r
+    WHERE r.line = :line
+      AND r.key > :after_key AND r.key >= :from_key AND r.key < :below_key
+      AND r.from_generation <= m.generation AND r.to_generation > m.generation
+      AND (:scopes::text[] IS NULL OR r.scope = ANY(:scopes::text[]))
+      AND (:tombstones::boolean OR NOT r.tombstone)
+    ORDER BY r.key
+    LIMIT :limit
+) AS v ON true
+LEFT JOIN contents AS c ON c.line = :line AND c.content_hash = v.content_hash
+LEFT JOIN facts AS f ON f.line = :line AND f.fact_hash = v.fact_hash
+WHERE h.line = :line
+ORDER BY v.key;
+
+-- name: current_of(line, generation, keys, bodies)
+-- Some records at a generation, tombstones included, with their bodies or without.
+SELECT m.generation, :generation::bigint AS wanted_generation, h.head_generation,
+       v.key, v.revision, v.scope, v.content_hash, v.fact_hash, v.tombstone, c.body, f.body AS fact_body
+FROM line_heads AS h
+LEFT JOIN manifests AS m ON m.line = h.line AND m.generation = :generation
+LEFT JOIN LATERAL (
+    SELECT newest.*
+    FROM unnest(:keys::text[]) AS wanted (key)
+    CROSS JOIN LATERAL (
+        SELECT * FROM record_versions AS r
+        WHERE r.line = :line AND r.key = wanted.key AND r.from_generation <= m.generation
+        ORDER BY r.from_generation DESC
+        LIMIT 1
+    ) AS newest
+    WHERE newest.to_generation > m.generation
+) AS v ON true
+LEFT JOIN contents AS c ON :bodies::boolean AND c.line = :line AND c.content_hash = v.content_hash
+LEFT JOIN facts AS f ON :bodies::boolean AND f.line = :line AND f.fact_hash = v.fact_hash
+WHERE h.line = :line;
+
+-- name: diff(line, from_generation, to_generation, after_key, scopes, limit)
+-- What differs between two generations, in the order of the keys; one row of nulls if nothing does.
+SELECT a.generation AS from_found, b.generation AS to_found, h.head_generation, d.*
+FROM line_heads AS h
+LEFT JOIN manifests AS a ON a.line = h.line AND a.generation = :from_generation
+LEFT JOIN manifests AS b ON b.line = h.line AND b.generation = :to_generation
+LEFT JOIN LATERAL (
+    SELECT changed.key,
+           x.revision AS from_revision, x.scope AS from_scope, x.content_hash AS from_content_hash,
+           x.fact_hash AS from_fact_hash, x.tombstone AS from_tombstone,
+           y.revision AS to_revision, y.scope AS to_scope, y.content_hash AS to_content_hash,
+           y.fact_hash AS to_fact_hash, y.tombstone AS to_tombstone
+    FROM (
+        SELECT DISTINCT r.key FROM record_versions AS r
+        WHERE r.line = :line
+          AND r.from_generation > least(a.generation, b.generation)
+          AND r.from_generation <= greatest(a.generation, b.generation)
+          AND r.key > :after_key
+        ORDER BY r.key
+    ) AS changed
+    LEFT JOIN LATERAL (
+        SELECT * FROM record_versions AS r
+        WHERE r.line = :line AND r.key = changed.key AND r.from_generation <= a.generation
+        ORDER BY r.from_generation DESC
+        LIMIT 1
+    ) AS x ON x.to_generation > a.generation AND (:scopes::text[] IS NULL OR x.scope = ANY(:scopes::text[]))
+    LEFT JOIN LATERAL (
+        SELECT * FROM record_versions AS r
+        WHERE r.line = :line AND r.key = changed.key AND r.from_generation <= b.generation
+        ORDER BY r.from_generation DESC
+        LIMIT 1
+    ) AS y ON y.to_generation > b.generation AND (:scopes::text[] IS NULL OR y.scope = ANY(:scopes::text[]))
+    WHERE x.revision IS DISTINCT FROM y.revision
+    ORDER BY changed.key
+    LIMIT :limit
+) AS d ON true
+WHERE h.line = :line
+ORDER BY d.key;
+
+-- name: count(line, generation, scopes)^
+-- How many live records of some scopes a generation has.
+SELECT m.generation, :generation::bigint AS wanted_generation, h.head_generation, counted.records
+FROM line_heads AS h
+LEFT JOIN manifests AS m ON m.line = h.line AND m.generation = :generation
+LEFT JOIN LATERAL (
+    SELECT count(*) AS records FROM record_versions AS r
+    WHERE r.line = :line AND r.from_generation <= m.generation AND r.to_generation > m.generation
+      AND NOT r.tombstone AND (:scopes::text[] IS NULL OR r.scope = ANY(:scopes::text[]))
+) AS counted ON true
+WHERE h.line = :line;

@@ -1,0 +1,18 @@
+-- name: nodes(line, generation, paths)
+-- The nodes at some paths, as they are at a generation.
+SELECT n.path, n.body
+FROM unnest(:paths::text[]) AS wanted (path)
+CROSS JOIN LATERAL (
+    SELECT * FROM trie_nodes AS t
+    WHERE t.line = :line AND t.path = wanted.path AND t.from_generation <= :generation
+    ORDER BY t.from_generation DESC
+    LIMIT 1
+) AS n
+WHERE n.to_generation > :generation;
+
+-- name: descriptors(line, generation)
+-- What the manifest hash covers at a generation, in the order of the trie.
+SELECT r.key, r.revision, r.scope, r.content_hash, r.fact_hash, r.tombstone
+FROM record_versions AS r
+WHERE r.line = :line AND r.from_generation <= :generation AND r.to_generation > :generation
+ORDER BY sha256(convert_to(r.key, 'UTF8'));

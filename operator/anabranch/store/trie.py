@@ -1,0 +1,168 @@
+"""The trie's nodes in the database: fetched by path, many at a time.
+
+A node is an interval of generations, as a record's version is, so one query brings every node on the paths of a hundred
+changed keys as of any retained generation. What the nodes mean is `anabranch.domain.trie`'s business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy.util import await_only, greenlet_spawn
+
+from anabranch.domain import trie
+from anabranch.store import manifests, queries
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+
+    from anabranch.store.database import Connection
+    from anabranch.store.manifests import ManifestRow
+
+_sql: Final = queries.load("trie")
+
+_PATHS: Final = 20_000
+"""Paths a query."""
+
+_ROWS: Final = 2_000
+"""Records a fetch, and nodes a write, where a whole trie is built: some 15 ms of hashing between two awaits."""
+
+_FULL_LEAF: Final = 40
+"""Mean size of a leaf from which some of its siblings are split already."""
+
+_WORTH_A_THREAD: Final = 2_000
+"""Changes from which hashing them would keep the event loop for too long."""
+
+
+async def nodes(
+    conn: Connection, *, line: str, generation: int, paths: Collection[trie.Path]
+) -> dict[trie.Path, bytes]:
+    """The bodies of the nodes at some paths, as of a generation; a path that has none is left out."""
+    wanted = sorted(paths)
+    found: dict[trie.Path, bytes] = {}
+    for start in range(0, len(wanted), _PATHS):
+        some = _sql.nodes(conn, line=line, generation=generation, paths=wanted[start : start + _PATHS])
+        found.update([(row["path"], row["body"]) async for row in some])
+    return found
+
+
+async def plan(
+    conn: Connection, *, manifest: ManifestRow, changes: Mapping[trie.KeyHash, bytes | None]
+) -> trie.TrieDelta:
+    """What a generation after this one must write so that the trie covers some changes.
+
+    It reads one generation only, so it needs no lock: whether that is still the head is asked later, under the lock.
+
+    Args:
+        conn: A connection.
+        manifest: The generation to go on from.
+        changes: The new descriptor hash by key hash; None takes a key out.
+
+    Raises:
+        CorruptNodeError: If the stored nodes do not hang together up to the manifest's hash.
+    """
+    line, generation = manifest.line, manifest.generation
+    paths = trie.prefixes(changes, depth=_likely_depth(manifest.records))
+    known = await nodes(conn, line=line, generation=generation, paths=paths)
+    while True:
+        try:
+            if len(changes) < _WORTH_A_THREAD:
+                return trie.update(known, changes, root=manifest.manifest_hash)
+            return await asyncio.to_thread(trie.update, known, changes, root=manifest.manifest_hash)
+        except trie.MissingNodesError as error:
+            known |= await _missing(conn, line=line, generation=generation, error=error)
+
+
+async def prove(conn: Connection, *, line: str, generation: int, key: str) -> trie.Proof:
+    """The proof that a generation has a record of this key, or has none.
+
+    Raises:
+        GoneError: If the generation was pruned.
+        NotFoundError: If there never was such a generation, or line.
+    """
+    place = trie.key_hash(key)
+    known = await nodes(conn, line=line, generation=generation, paths=trie.prefixes([place]))
+    if "" not in known:
+        # Every manifest has a root; asked this way round, a proof costs one query.
+        await manifests.resolve(conn, line=line, ref=generation)
+    while True:
+        try:
+            return trie.prove(known, place)
+        except trie.MissingNodesError as error:
+            known |= await _missing(conn, line=line, generation=generation, error=error)
+
+
+async def build(
+    conn: Connection,
+    *,
+    line: str,
+    generation: int,
+    keep: Callable[[list[trie.TrieNode]], Awaitable[None]] | None = None,
+) -> bytes:
+    """The root hash of a generation, from its records alone; memory is bounded whatever their number.
+
+    Args:
+        conn: Inside a transaction.
+        line: The line.
+        generation: Whose records.
+        keep: Is given all nodes, some at a time, children before parents.
+    """
+    async with _sql.descriptors_cursor(conn, line=line, generation=generation) as cursor:
+        rows = await cursor
+        # The trie is built by a generator that asks for pairs; here it may wait for Postgres in between.
+        root: bytes = await greenlet_spawn(_build, rows, keep)
+    return root
+
+
+async def recompute_root(conn: Connection, *, line: str, generation: int) -> bytes:
+    """The root hash that the records of a generation have now: equal to its manifest's hash, or the table was altered.
+
+    Args:
+        conn: Inside a transaction.
+        line: The line.
+        generation: A retained one.
+
+    Raises:
+        GoneError: If the generation was pruned.
+        NotFoundError: If there never was such a generation, or line.
+    """
+    await manifests.resolve(conn, line=line, ref=generation)
+    root = await build(conn, line=line, generation=generation)
+    # Pruned meanwhile, it would have lost some of its records.
+    await manifests.resolve(conn, line=line, ref=generation)
+    return root
+
+
+def _build(rows: Any, keep: Callable[[list[trie.TrieNode]], Awaitable[None]] | None) -> bytes:
+    built = trie.build(_pairs(rows))
+    root = trie.EMPTY_ROOT
+    while some := list(islice(built, _ROWS)):
+        root = some[-1].hash
+        if keep is not None:
+            await_only(keep(some))
+    return root
+
+
+def _pairs(rows: Any) -> Iterator[trie.Pair]:
+    while some := await_only(rows.fetch(_ROWS)):
+        for row in some:
+            yield trie.Descriptor(**row).pair
+
+
+async def _missing(
+    conn: Connection, *, line: str, generation: int, error: trie.MissingNodesError
+) -> dict[trie.Path, bytes]:
+    found = await nodes(conn, line=line, generation=generation, paths=error.paths)
+    if found.keys() != error.paths:
+        raise error
+    return found
+
+
+def _likely_depth(records: int) -> int:
+    """How deep leaves mostly are among so many records; a deeper one costs a second query."""
+    depth = 0
+    while 16**depth * _FULL_LEAF < records:
+        depth += 1
+    return depth
