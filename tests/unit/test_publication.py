@@ -1,10 +1,10 @@
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import pytest
 
 from anabranch.domain.facts import FACT_SOURCES, Fact
-from anabranch.domain.publication import plan
+from anabranch.domain.publication import Room, plan
 from anabranch.model.errors import ConflictError
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -29,14 +29,20 @@ class Record:
     scope: str = "shared"
     content_hash: bytes = b"old"
     tombstone: bool = False
-    fact: Fact = field(
-        default_factory=lambda: Fact(source_locators=("import:a",), origin_runs=("first",), supersedes=(1,))
-    )
+    fact_hash: bytes = b"fact"
 
 
-def planned(candidate, record=None, sources=("evidence:1",)):
-    head = {} if record is None else {candidate.key: record}
-    return plan([candidate], head, sources={candidate.key: sources}, validated_at=NOW)
+FACT = Fact(source_locators=("import:a",), origin_runs=("first",), supersedes=(1,))
+ROOM = Room(records=10, scopes=frozenset({"shared"}), new_scopes=10)
+
+
+def planned(candidate, record=None, *, sources=("evidence:1",), fact=FACT, room=ROOM):
+    return planned_all([candidate], {} if record is None else {candidate.key: record}, sources, fact, room)
+
+
+def planned_all(candidates, head, sources=("evidence:1",), fact=FACT, room=ROOM):
+    cited = {candidate.key: sources for candidate in candidates}
+    return plan(candidates, head=head, facts={b"fact": fact}, sources=cited, room=room, validated_at=NOW)
 
 
 def events(result):
@@ -93,9 +99,9 @@ def test_equal_content_without_a_new_source_says_nothing_new():
 
 
 def test_a_fact_with_all_the_sources_it_may_have_takes_no_more():
-    full = Record(fact=Fact(source_locators=tuple(f"https://example.org/{n}" for n in range(FACT_SOURCES))))
+    full = Fact(source_locators=tuple(f"https://example.org/{n}" for n in range(FACT_SOURCES)))
 
-    assert planned(Candidate(content_hash=b"old"), full).duplicates
+    assert planned(Candidate(content_hash=b"old"), Record(), fact=full).duplicates
 
 
 def test_a_deletion_is_announced_as_one():
@@ -126,4 +132,35 @@ def test_writing_over_a_deletion_supersedes_nothing_that_anyone_sees():
 
 def test_two_candidates_for_one_key_are_never_planned():
     with pytest.raises(ConflictError, match="'k'"):
-        plan([Candidate(), Candidate(content_hash=b"other")], {}, sources={}, validated_at=NOW)
+        planned_all([Candidate(), Candidate(content_hash=b"other")], {})
+
+
+def test_a_line_that_is_full_takes_no_new_key_but_changes_those_it_has():
+    full = Room(records=1, scopes=frozenset({"shared"}), new_scopes=1)
+    update = Candidate(key="c", base_revision=3, canonical_revision=3)
+
+    result = planned_all([Candidate(key="a"), Candidate(key="b"), update], {"c": Record()}, room=full)
+
+    assert [w.candidate.key for w in result.writes] == ["a", "c"]
+    assert [(c.key, reason) for c, reason, _ in result.refused] == [("b", "RecordLimit")]
+
+
+def test_writing_over_a_deletion_needs_room_and_deleting_needs_none():
+    full = Room(records=0, scopes=frozenset({"shared"}), new_scopes=0)
+    gone = Record(tombstone=True, content_hash=b"null")
+    revival = Candidate(key="a", base_revision=3, canonical_revision=3)
+    deletion = Candidate(key="b", op="tombstone", content_hash=b"null", base_revision=3, canonical_revision=3)
+
+    result = planned_all([revival, deletion], {"a": gone, "b": Record()}, room=full)
+
+    assert [c.key for c, _, _ in result.refused] == ["a"]
+    assert [w.candidate.key for w in result.writes] == ["b"]
+
+
+def test_a_line_takes_no_more_scopes_than_it_may():
+    one = Room(records=9, scopes=frozenset({"shared"}), new_scopes=1)
+
+    result = planned_all([Candidate(key=k, scope=s) for k, s in [("a", "x"), ("b", "y"), ("c", "x")]], {}, room=one)
+
+    assert [w.candidate.key for w in result.writes] == ["a", "c"]
+    assert [(c.key, reason) for c, reason, _ in result.refused] == [("b", "ScopeLimit")]

@@ -15,7 +15,7 @@ from anabranch.domain.facts import FACT_RUNS, FACT_SOURCES, Fact, union
 from anabranch.model.errors import ConflictError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
 
@@ -31,7 +31,7 @@ class Accepted(Finding, Protocol):
         """The branch it comes from; None for what an import proposed."""
 
     @property
-    def origin_runs(self) -> tuple[str, ...]:
+    def origin_runs(self) -> Sequence[str]:
         """The runs that found it."""
 
     @property
@@ -47,8 +47,23 @@ class Published(Canonical, Protocol):
     """What a plan needs of a record at the head."""
 
     @property
-    def fact(self) -> Fact:
-        """Its provenance."""
+    def fact_hash(self) -> bytes:
+        """Of its provenance, 32 bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """How much a line may still grow.
+
+    Attributes:
+        records: New keys that it may take.
+        scopes: The scopes that it has.
+        new_scopes: Further scopes that it may take.
+    """
+
+    records: int
+    scopes: frozenset[str]
+    new_scopes: int
 
 
 A = TypeVar("A", bound=Accepted)
@@ -97,19 +112,23 @@ class Plan(Generic[A]):
         events: The feed's entries for them, in order.
         duplicates: Candidates that meanwhile say nothing new.
         moved: Candidates whose record has changed since they were accepted: nobody accepted *that*.
+        refused: Candidates that the line has no room for, each with a reason and its words for people.
     """
 
     writes: list[Write[A]] = field(default_factory=list)
     events: list[Announcement] = field(default_factory=list)
     duplicates: list[A] = field(default_factory=list)
     moved: list[A] = field(default_factory=list)
+    refused: list[tuple[A, str, str]] = field(default_factory=list)
 
 
-def plan(
+def plan(  # noqa: PLR0913  (everything that the outcome depends on, all named)
     accepted: Iterable[A],
-    head: Mapping[str, Published],
     *,
-    sources: Mapping[str, tuple[str, ...]],
+    head: Mapping[str, Published],
+    facts: Mapping[bytes, Fact],
+    sources: Mapping[str, Sequence[str]],
+    room: Room,
     validated_at: datetime,
 ) -> Plan[A]:
     """Plan the publication of accepted candidates.
@@ -117,13 +136,15 @@ def plan(
     Args:
         accepted: The candidates, at most one a key.
         head: The newest version of each of their keys, tombstones included; a key that is not there has none.
+        facts: Provenance by its hash, at least of the records that say what a candidate says.
         sources: The source locators that a fact may cite, by key of the candidate.
+        room: How much the line may grow.
         validated_at: When they were accepted.
 
     Raises:
         ConflictError: If two candidates are for one key.
     """
-    result: Plan[A] = Plan()
+    planner: _Planner[A] = _Planner(facts, room, validated_at)
     keys: set[str] = set()
     for candidate in accepted:
         if candidate.key in keys:
@@ -131,56 +152,99 @@ def plan(
                 f"Two accepted candidates are for the key {candidate.key!r}.", hint="Accept one and reject the other."
             )
         keys.add(candidate.key)
-        _place(result, candidate, head.get(candidate.key), sources.get(candidate.key, ()), validated_at)
-    return result
+        planner.place(candidate, head.get(candidate.key), sources.get(candidate.key, ()))
+    return planner.plan
 
 
-def _place(
-    result: Plan[A], candidate: A, record: Published | None, sources: tuple[str, ...], validated_at: datetime
-) -> None:
-    """Add one candidate to the plan."""
-    same = assess(candidate, record).kind == "same"
-    if same:
-        cited = union(record.fact.source_locators if record else (), sources, limit=FACT_SOURCES)
-        if candidate.op == "tombstone" or record is None or cited == record.fact.source_locators:
-            result.duplicates.append(candidate)
+class _Planner(Generic[A]):
+    """A plan in the making."""
+
+    def __init__(self, facts: Mapping[bytes, Fact], room: Room, validated_at: datetime) -> None:
+        self.plan: Plan[A] = Plan()
+        self._facts = facts
+        self._records = room.records
+        self._scopes = set(room.scopes)
+        self._new_scopes = room.new_scopes
+        self._validated_at = validated_at
+
+    def place(self, candidate: A, record: Published | None, sources: Sequence[str]) -> None:
+        """Add one candidate to the plan."""
+        if assess(candidate, record).kind == "same":
+            self._confirm(candidate, record, sources)
+        elif candidate.canonical_revision != (None if record is None else record.revision):
+            self.plan.moved.append(candidate)
+        elif refusal := self._refusal(candidate, record):
+            self.plan.refused.append((candidate, *refusal))
+        else:
+            self._replace(candidate, record, sources)
+
+    def _confirm(self, candidate: A, record: Published | None, sources: Sequence[str]) -> None:
+        """Add the sources of a candidate that says what the record says."""
+        if record is None or record.tombstone:
+            self.plan.duplicates.append(candidate)
             return
-        runs = union(record.fact.origin_runs, candidate.origin_runs, limit=FACT_RUNS)
-        supersedes = record.fact.supersedes
-    elif candidate.canonical_revision != (None if record is None else record.revision):
-        result.moved.append(candidate)
-        return
-    else:
-        cited = union(sources, limit=FACT_SOURCES)
-        runs = union(candidate.origin_runs, limit=FACT_RUNS)
-        supersedes = (record.revision,) if record is not None and candidate.conflicting else ()
-        if record is not None and not record.tombstone and (candidate.conflicting or record.scope != candidate.scope):
+        fact = self._facts[record.fact_hash]
+        cited = union(fact.source_locators, sources, limit=FACT_SOURCES)
+        if cited == fact.source_locators:
+            self.plan.duplicates.append(candidate)
+            return
+        runs = union(fact.origin_runs, candidate.origin_runs, limit=FACT_RUNS)
+        self._write(candidate, cited, runs, fact.supersedes)
+
+    def _replace(self, candidate: A, record: Published | None, sources: Sequence[str]) -> None:
+        """Put a candidate in the record's place."""
+        replaced = record is not None and not record.tombstone
+        if record is not None and replaced and (candidate.conflicting or record.scope != candidate.scope):
             # Readers of the old scope may not see the new one: this is how they learn that the record left.
-            result.events.append(_superseded(candidate, record))
-    result.writes.append(
-        Write(
-            candidate,
-            Fact(source_locators=cited, origin_runs=runs, validated_at=validated_at, supersedes=supersedes),
-        )
-    )
-    result.events.append(
-        Announcement(
-            kind="published" if candidate.op == "put" else "tombstone",
-            scope=candidate.scope,
-            key=candidate.key,
-            revision=None,
-            content_hash=candidate.content_hash,
-            origin_branch=candidate.branch_id,
-        )
-    )
+            self.plan.events.append(_event("superseded", candidate, record, revision=record.revision))
+        supersedes = (record.revision,) if record is not None and candidate.conflicting else ()
+        cited, runs = union(sources, limit=FACT_SOURCES), union(candidate.origin_runs, limit=FACT_RUNS)
+        self._write(candidate, cited, runs, supersedes)
+
+    def _write(
+        self, candidate: A, sources: tuple[str, ...], runs: tuple[str, ...], supersedes: tuple[int, ...]
+    ) -> None:
+        fact = Fact(source_locators=sources, origin_runs=runs, validated_at=self._validated_at, supersedes=supersedes)
+        self.plan.writes.append(Write(candidate, fact))
+        kind: Literal["published", "tombstone"] = "published" if candidate.op == "put" else "tombstone"
+        self.plan.events.append(_event(kind, candidate, candidate, revision=None))
+
+    def _refusal(self, candidate: A, record: Published | None) -> tuple[str, str] | None:
+        """Why the line has no room for a candidate; takes the room that it needs otherwise."""
+        new_record = candidate.op == "put" and (record is None or record.tombstone)
+        new_scope = candidate.scope not in self._scopes
+        if new_record and self._records <= 0:
+            return "RecordLimit", "the baseline has as many records as its spec.limits.records allows"
+        if new_scope and self._new_scopes <= 0:
+            return "ScopeLimit", "the baseline has as many scopes as its spec.limits.scopes allows"
+        self._records -= new_record
+        self._new_scopes -= new_scope
+        self._scopes.add(candidate.scope)
+        return None
 
 
-def _superseded(candidate: Accepted, record: Canonical) -> Announcement:
+class _Version(Protocol):
+    """What an announcement tells of a version."""
+
+    @property
+    def scope(self) -> str: ...
+
+    @property
+    def content_hash(self) -> bytes: ...
+
+
+def _event(
+    kind: Literal["published", "superseded", "tombstone"],
+    candidate: Accepted,
+    version: _Version,
+    *,
+    revision: int | None,
+) -> Announcement:
     return Announcement(
-        kind="superseded",
-        scope=record.scope,
+        kind=kind,
+        scope=version.scope,
         key=candidate.key,
-        revision=record.revision,
-        content_hash=record.content_hash,
+        revision=revision,
+        content_hash=version.content_hash,
         origin_branch=candidate.branch_id,
     )
