@@ -1,0 +1,80 @@
+"""Canonical bytes: the fast encoder and the reference agree, and what cannot be read back is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+import rfc8785
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.model.canonical import canonical_bytes, check_json, content_hash, parse_json
+from anabranch.model.errors import InvalidInputError
+
+# Names beyond the basic plane sort by UTF-16 code units before U+E000 to U+FFFF, and by code points after them.
+NAMES = st.text(max_size=4) | st.sampled_from(["\U0001f600", "\ufb33", "\ue000", "\u20ac", "a"])
+SCALARS = st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.text(max_size=12)
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+
+
+def values(scalars):
+    return st.recursive(
+        scalars, lambda v: st.lists(v, max_size=4) | st.dictionaries(NAMES, v, max_size=4), max_leaves=20
+    )
+
+
+@given(values(SCALARS | FLOATS))
+def test_canonical_bytes_are_those_of_the_reference(value):
+    assert canonical_bytes(value) == rfc8785.dumps(value)
+
+
+@given(values(SCALARS | FLOATS))
+def test_what_is_checked_reads_back_to_the_same_bytes(value):
+    try:
+        check_json(value)
+    except InvalidInputError:
+        return
+    assert canonical_bytes(parse_json(canonical_bytes(value))) == canonical_bytes(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [math.nan, math.inf, 2**53, -(2**53), "\ud800", {"\ud800": 1}, {1: 2}, {"a": 1, None: 2}, {1, 2}, b"a", [[2**60]]],
+    ids=repr,
+)
+def test_what_has_no_canonical_form_is_refused(value):
+    with pytest.raises(InvalidInputError, match="no canonical JSON form"):
+        canonical_bytes(value)
+
+
+def test_a_value_that_contains_itself_is_refused():
+    value: list = []
+    value.append(value)
+    with pytest.raises(InvalidInputError, match="no canonical JSON form"):
+        canonical_bytes(value)
+
+
+@pytest.mark.parametrize("value", [1e20, -1e16, 2.0**53, 2**53, 10**400, math.nan, -math.inf], ids=str)
+def test_a_number_that_could_not_be_read_back_is_refused(value):
+    with pytest.raises(InvalidInputError, match=r"\$\.a is (a number beyond|not a finite)"):
+        check_json({"a": value})
+
+
+@pytest.mark.parametrize("value", [1e21, 1.5, 2.0**53 - 1, 5e-324, -0.0], ids=str)
+def test_other_floats_are_accepted(value):
+    check_json(value)
+
+
+def test_depth_is_bounded_at_64():
+    deepest = json.loads("[" * 64 + "1" + "]" * 64)
+    check_json(deepest)
+    with pytest.raises(InvalidInputError, match="nested deeper than 64"):
+        check_json([deepest])
+
+
+def test_the_hash_is_over_the_canonical_bytes():
+    assert content_hash({"b": 1, "a": 1.0}) == content_hash({"a": 1, "b": 1})
+    # echo -n '{"a":1,"b":1}' | sha256sum
+    assert content_hash({"a": 1, "b": 1}) == "sha256:4dad51ac41eb73862fce375fae85ba13711fd19f1b26d8e4b1f9fa405c3d5adf"
