@@ -60,6 +60,12 @@ async def get(conn: Connection, *, line: str, generation: int) -> ManifestRow | 
     return None if row is None else from_row(row)
 
 
+async def hold(conn: Connection, *, line: str, generation: int) -> ManifestRow | None:
+    """The manifest of a generation, or None; it cannot be pruned until the transaction ends."""
+    row = await _sql.hold(conn, line=line, generation=generation)
+    return None if row is None else from_row(row)
+
+
 async def by_baseline_id(conn: Connection, *, line: str, baseline_id: str) -> ManifestRow | None:
     """The manifest with an id, or None."""
     row = await _sql.by_baseline_id(conn, line=line, baseline_id=baseline_id)

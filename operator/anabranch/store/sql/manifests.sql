@@ -23,3 +23,7 @@ WHERE h.line = :line;
 -- name: page(line, before, limit)
 -- Manifests older than one, newest first.
 SELECT * FROM manifests WHERE line = :line AND generation < :before ORDER BY generation DESC LIMIT :limit;
+
+-- name: hold(line, generation)^
+-- One manifest, kept from being pruned until the transaction ends.
+SELECT * FROM manifests WHERE line = :line AND generation = :generation FOR KEY SHARE;

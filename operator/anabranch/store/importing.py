@@ -1,0 +1,152 @@
+"""The first generation of a line, from a stream of records: by COPY, in bounded memory, in one transaction.
+
+A million records take well under a minute and no more memory than a few thousand of them: versions go to the table as
+they come, and the trie is then built from the table in the order of the key hashes, which Postgres sorts. Nobody sees
+anything of it before the commit, and nothing is left of an import that fails.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import asyncpg
+
+from anabranch.model.canonical import sha256
+from anabranch.model.errors import ConflictError, InvalidInputError, TooLargeError
+from anabranch.model.limits import LINE_RECORDS
+from anabranch.store import lines, publish, queries
+from anabranch.store import trie as store_trie
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterable, AsyncIterator, Mapping
+
+    from anabranch.domain import trie
+    from anabranch.store.database import Connection, Database
+    from anabranch.store.manifests import ManifestRow
+
+_sql: Final = queries.load("importing")
+
+_BATCH: Final = 5_000
+_BATCH_BYTES: Final = 16 << 20
+_VERSION_COLUMNS: Final = (
+    "line", "key", "from_generation", "revision", "scope", "content_hash", "fact_hash", "tombstone",
+)  # fmt: skip
+_NODE_COLUMNS: Final = ("line", "path", "from_generation", "hash", "body")
+
+
+class DuplicateKeyError(InvalidInputError):
+    """Two records of an import have the same key."""
+
+    code = "DuplicateKey"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportRecord:
+    """A record to import.
+
+    Attributes:
+        key: Its key.
+        scope: Where it is visible.
+        content_hash: SHA-256 of the content's canonical bytes.
+        content_body: Those bytes.
+        fact_body: The provenance's canonical bytes.
+    """
+
+    key: str
+    scope: str
+    content_hash: bytes
+    content_body: bytes
+    fact_body: bytes
+
+
+async def import_first(
+    db: Database,
+    *,
+    line: str,
+    records: AsyncIterable[ImportRecord],
+    origin: Mapping[str, Any],
+    import_digest: bytes | None,
+) -> ManifestRow:
+    """Make generation 1 of a line, in one transaction.
+
+    Args:
+        db: The database.
+        line: A line without a manifest. It may not be published to meanwhile; it has nothing to publish to.
+        records: In any order, each key once; none make an empty manifest.
+        origin: What the manifest says of it: ``{kind: import, …}`` (JSON).
+        import_digest: Of the source, 32 bytes; None for none.
+
+    Raises:
+        ConflictError: If the line has a manifest already.
+        DuplicateKeyError: If a key comes twice.
+        TooLargeError: If there are too many records or scopes.
+    """
+    async with db.transaction() as conn:
+        await _sql.relax(conn)
+        head = await lines.lock_head(conn, line)
+        if head.head_generation:
+            raise ConflictError("The baseline has records already.", hint="A later import is reviewed: see its job.")
+        count = await _copy_records(conn, line=line, records=records)
+
+        async def keep(nodes: list[trie.TrieNode]) -> None:
+            await conn.copy_records_to_table(
+                "trie_nodes",
+                columns=_NODE_COLUMNS,
+                records=[(line, node.path, 1, node.hash, node.body) for node in nodes],
+            )
+
+        root = await store_trie.build(conn, line=line, generation=1, keep=keep)
+        if import_digest is not None:
+            await lines.set_import_digest(conn, line=line, digest=import_digest)
+        return await publish.seal(conn, head=head, root=root, records=count, events=(), origin=origin)
+
+
+async def _copy_records(conn: Connection, *, line: str, records: AsyncIterable[ImportRecord]) -> int:
+    count = 0
+    scopes: set[str] = set()
+    async for batch in _batches(records):
+        count += len(batch)
+        if count > LINE_RECORDS:
+            raise TooLargeError(f"The import has more than {LINE_RECORDS:,} records.", hint="Split the baseline.")
+        if not scopes.issuperset(found := {record.scope for record in batch}):
+            scopes |= found
+            await lines.add_scopes(conn, line=line, scopes=found)
+        await _copy_batch(conn, line=line, batch=batch)
+    return count
+
+
+async def _copy_batch(conn: Connection, *, line: str, batch: list[ImportRecord]) -> None:
+    facts = {sha256(record.fact_body): record.fact_body for record in batch}
+    contents = {record.content_hash: record.content_body for record in batch}
+    hashes = {body: digest for digest, body in facts.items()}
+    try:
+        await conn.copy_records_to_table(
+            "record_versions",
+            columns=_VERSION_COLUMNS,
+            records=[
+                (line, record.key, 1, 1, record.scope, record.content_hash, hashes[record.fact_body], False)
+                for record in batch
+            ],
+        )
+    except asyncpg.UniqueViolationError as error:
+        raise DuplicateKeyError(
+            f"A key comes twice: {error.detail or error}.", hint="Give each record a key of its own."
+        ) from None
+    # Several records may have one content, within a batch and beyond it: these cannot be copied.
+    await publish.add_contents(conn, line=line, bodies=contents)
+    await publish.add_facts(conn, line=line, bodies=facts)
+
+
+async def _batches(records: AsyncIterable[ImportRecord]) -> AsyncIterator[list[ImportRecord]]:
+    """The records some at a time, by number and by size."""
+    batch: list[ImportRecord] = []
+    size = 0
+    async for record in records:
+        batch.append(record)
+        size += len(record.content_body) + len(record.fact_body)
+        if len(batch) == _BATCH or size >= _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

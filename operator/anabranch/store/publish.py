@@ -1,0 +1,378 @@
+"""Writes a new generation: versions, nodes, manifest, events and head, in one transaction under the head's lock.
+
+The lock is held for a few milliseconds, so what can be computed before is: `prepare` fetches the trie's nodes and
+hashes the new ones against the head that it saw, and `write_generation` refuses (`HeadMovedError`) when another
+publication came in between. The caller then prepares again. Nothing here decides what is published.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from anabranch.domain import trie
+from anabranch.model.canonical import sha256
+from anabranch.model.errors import ConflictError, NotReadyError, TooLargeError, UnavailableError
+from anabranch.model.ids import new_baseline_id, new_event_id
+from anabranch.model.limits import LINE_RECORDS
+from anabranch.store import lines, manifests, queries
+from anabranch.store import trie as store_trie
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from anabranch.model.ids import LineId
+    from anabranch.store.database import Connection
+    from anabranch.store.lines import HeadRow
+    from anabranch.store.manifests import ManifestRow
+
+_sql: Final = queries.load("publish")
+
+EventKind: TypeAlias = Literal["published", "superseded", "tombstone", "rollback", "resumed", "restored"]
+
+
+class HeadMovedError(ConflictError):
+    """Another generation came in between; prepare again and retry."""
+
+    code = "HeadMoved"
+
+
+class AlreadyPublishedError(ConflictError):
+    """The job has published before: its work is done."""
+
+    code = "AlreadyPublished"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewVersion:
+    """A version of a record that a generation brings.
+
+    Attributes:
+        key: The record's key.
+        scope: Where it is visible.
+        content_hash: SHA-256 of the content's canonical bytes; `trie.NULL_HASH` for a tombstone.
+        content_body: The content's canonical bytes; None for a tombstone, and where they are stored already.
+        fact_body: The provenance's canonical bytes.
+        tombstone: Whether it deletes the key.
+    """
+
+    key: str
+    scope: str
+    content_hash: bytes
+    content_body: bytes | None = None
+    fact_body: bytes
+    tombstone: bool = False
+
+    @cached_property
+    def fact_hash(self) -> bytes:
+        """SHA-256 of the provenance."""
+        return sha256(self.fact_body)
+
+    def pair(self, revision: int) -> trie.Pair:
+        """Key hash and descriptor hash of this version as the given revision."""
+        return trie.Descriptor(
+            key=self.key,
+            revision=revision,
+            scope=self.scope,
+            content_hash=self.content_hash,
+            fact_hash=self.fact_hash,
+            tombstone=self.tombstone,
+        ).pair
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewEvent:
+    """An entry of the feed, before it has a sequence.
+
+    Attributes:
+        kind: What it tells.
+        scope: Whose readers learn of it; None for all.
+        key: The record's key; None when it concerns the whole line.
+        revision: Of the version that it speaks of; None stands for the one that the generation brings.
+        content_hash: Of that version's content.
+        origin_branch: The branch that found it.
+    """
+
+    kind: EventKind
+    scope: str | None = None
+    key: str | None = None
+    revision: int | None = None
+    content_hash: bytes | None = None
+    origin_branch: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A generation that only needs the lock.
+
+    Attributes:
+        parent: The manifest that it goes on from.
+        revision: The revision that it brings.
+        versions: Its new versions.
+        delta: The change of the trie.
+    """
+
+    parent: ManifestRow
+    revision: int
+    versions: Sequence[NewVersion]
+    delta: trie.TrieDelta
+
+
+async def prepare(conn: Connection, *, head: HeadRow, versions: Sequence[NewVersion]) -> Prepared:
+    """Do what the next generation needs before its lock.
+
+    Args:
+        conn: A connection; no lock is needed, nothing is written.
+        head: The head as it was read when the versions were decided on.
+        versions: New versions, one a key.
+
+    Raises:
+        ConflictError: If two versions are for one key.
+        NotReadyError: If the line has no manifest yet.
+    """
+    parent = await manifests.get(conn, line=head.line, generation=head.head_generation)
+    if parent is None:
+        raise NotReadyError("The baseline has no manifest yet.", hint="Wait until its import is done.")
+    revision = head.revision + 1
+    changes = dict(version.pair(revision) for version in versions)
+    if len(changes) != len(versions):
+        raise ConflictError("Two new versions are for one key.", hint="Publish one of them.")
+    delta = await store_trie.plan(conn, manifest=parent, changes=changes)
+    return Prepared(parent=parent, revision=revision, versions=versions, delta=delta)
+
+
+async def write_generation(
+    conn: Connection,
+    *,
+    head: HeadRow,
+    prepared: Prepared,
+    events: Sequence[NewEvent],
+    origin: Mapping[str, Any],
+) -> ManifestRow:
+    """Write a prepared generation and make it the head; current too, unless another generation is pinned.
+
+    Args:
+        conn: Inside the transaction that took ``head`` by `lines.lock_head`.
+        head: The locked head.
+        prepared: What `prepare` gave.
+        events: The feed's entries for it, in order.
+        origin: What made it: ``{kind: import | publication | restore, …}`` (JSON).
+
+    Raises:
+        HeadMovedError: If the head is not the one that was prepared for; nothing was written.
+        TooLargeError: If the line would have too many records or scopes.
+        UnavailableError: If the content of a version is not stored.
+    """
+    check_head(head, parent=prepared.parent, revision=prepared.revision)
+    line, generation = head.line, head.head_generation + 1
+    live = await _write_versions(conn, line=line, generation=generation, prepared=prepared)
+    await _write_nodes(conn, line=line, generation=generation, delta=prepared.delta)
+    await lines.add_scopes(conn, line=line, scopes={version.scope for version in prepared.versions})
+    return await seal(
+        conn,
+        head=head,
+        root=prepared.delta.root,
+        records=prepared.parent.records + live,
+        events=events,
+        origin=origin,
+    )
+
+
+def check_head(head: HeadRow, *, parent: ManifestRow, revision: int) -> None:
+    """Check that a head is still the one that a generation was prepared for.
+
+    Raises:
+        HeadMovedError: If it is not.
+    """
+    if (head.head_generation, head.revision + 1) != (parent.generation, revision):
+        raise HeadMovedError(
+            f"Generation {head.head_generation} came after {parent.generation}.", hint="Prepare again and retry."
+        )
+
+
+async def seal(  # noqa: PLR0913  (a generation has that many parts)
+    conn: Connection,
+    *,
+    head: HeadRow,
+    root: bytes,
+    records: int,
+    events: Sequence[NewEvent],
+    origin: Mapping[str, Any],
+) -> ManifestRow:
+    """Write the manifest over versions and nodes that are written already, its events, and move the head.
+
+    Args:
+        conn: Inside the transaction that holds the head's lock.
+        head: The locked head.
+        root: The trie's new root hash.
+        records: Live records.
+        events: As in `write_generation`.
+        origin: As in `write_generation`.
+
+    Raises:
+        TooLargeError: If there are too many records.
+    """
+    if records > LINE_RECORDS:
+        raise TooLargeError(
+            f"The line would have {records:,} records; {LINE_RECORDS:,} are the limit.",
+            hint="Split the baseline, or delete records first.",
+        )
+    line, generation, revision = head.line, head.head_generation + 1, head.revision + 1
+    sequence = head.event_sequence + len(events)
+    row = await _sql.add_manifest(
+        conn,
+        line=line,
+        generation=generation,
+        baseline_id=new_baseline_id(line),
+        parent_generation=head.head_generation,
+        manifest_hash=root,
+        records=records,
+        revision=revision,
+        origin=dict(origin),
+        feed_watermark=sequence,
+    )
+    manifest = manifests.from_row(row)
+    await _append_events(conn, head=head, events=events, manifest=manifest, revision=revision)
+    await _sql.advance_head(conn, line=line, generation=generation, revision=revision, event_sequence=sequence)
+    await lines.touch(conn, line)
+    return manifest
+
+
+async def move_current(
+    conn: Connection,
+    *,
+    head: HeadRow,
+    to_generation: int,
+    kind: Literal["rollback", "resumed"],
+    pinned_generation: int | None,
+) -> ManifestRow:
+    """Let readers see another generation, and tell the feed by one event; the head stays.
+
+    Args:
+        conn: Inside the transaction that took ``head`` by `lines.lock_head`.
+        head: The locked head.
+        to_generation: What becomes current.
+        kind: The event: ``rollback`` for a pin, ``resumed`` when it is taken away.
+        pinned_generation: The pin from now on; None for none.
+
+    Raises:
+        GoneError: If the generation was pruned.
+        NotFoundError: If there never was such a generation.
+    """
+    manifest = await manifests.hold(conn, line=head.line, generation=to_generation)
+    if manifest is None:
+        raise manifests.missing(to_generation, head_generation=head.head_generation)
+    await _append_events(conn, head=head, events=[NewEvent(kind=kind)], manifest=manifest, revision=None)
+    await _sql.move_current(
+        conn,
+        line=head.line,
+        generation=to_generation,
+        pinned_generation=pinned_generation,
+        event_sequence=head.event_sequence + 1,
+    )
+    await lines.touch(conn, head.line)
+    return manifest
+
+
+async def record_publication(conn: Connection, *, line: str, job_id: str, generation: int) -> None:
+    """Note that a job has published, in the transaction that publishes: once per job, whatever crashes.
+
+    Raises:
+        AlreadyPublishedError: If it had before; ``extra["generation"]`` names the generation.
+    """
+    if await _sql.record_publication(conn, line=line, job_id=job_id, generation=generation) is None:
+        earlier = await _sql.publication(conn, line=line, job_id=job_id)
+        raise AlreadyPublishedError(
+            f"The job published generation {earlier} before.", hint="Nothing is left to do.", generation=earlier
+        )
+
+
+async def publication_of(conn: Connection, *, line: str, job_id: str) -> int | None:
+    """The generation that a job has published, or None."""
+    generation: int | None = await _sql.publication(conn, line=line, job_id=job_id)
+    return generation
+
+
+async def _write_versions(conn: Connection, *, line: LineId, generation: int, prepared: Prepared) -> int:
+    """Close the old versions, open the new ones; gives how many live records there are more."""
+    versions = prepared.versions
+    closed = [
+        row
+        async for row in _sql.close_versions(
+            conn, line=line, generation=generation, keys=[version.key for version in versions]
+        )
+    ]
+    bodies = {v.content_hash: v.content_body for v in versions if v.content_body is not None}
+    await add_contents(conn, line=line, bodies=bodies)
+    await add_facts(conn, line=line, bodies={version.fact_hash: version.fact_body for version in versions})
+    tag = await _sql.open_versions(
+        conn,
+        line=line,
+        generation=generation,
+        revision=prepared.revision,
+        keys=[version.key for version in versions],
+        scopes=[version.scope for version in versions],
+        content_hashes=[version.content_hash for version in versions],
+        fact_hashes=[version.fact_hash for version in versions],
+        tombstones=[version.tombstone for version in versions],
+    )
+    if queries.touched(tag) != len(versions):
+        raise UnavailableError(
+            f"The content of {len(versions) - queries.touched(tag)} accepted records is not stored.",
+            hint="It was removed as unused; submit the findings again.",
+        )
+    return sum(not version.tombstone for version in versions) - sum(not row["tombstone"] for row in closed)
+
+
+async def add_contents(conn: Connection, *, line: str, bodies: Mapping[bytes, bytes]) -> None:
+    """Store contents (canonical bytes by their SHA-256), each once."""
+    if bodies:
+        await _sql.add_contents(conn, line=line, hashes=list(bodies), bodies=list(bodies.values()))
+
+
+async def add_facts(conn: Connection, *, line: str, bodies: Mapping[bytes, bytes]) -> None:
+    """Store provenance (canonical bytes by their SHA-256), each once."""
+    if bodies:
+        await _sql.add_facts(conn, line=line, hashes=list(bodies), bodies=list(bodies.values()))
+
+
+async def _write_nodes(conn: Connection, *, line: LineId, generation: int, delta: trie.TrieDelta) -> None:
+    await _sql.close_nodes(conn, line=line, generation=generation, paths=[*delta.puts, *delta.removed])
+    await open_nodes(conn, line=line, generation=generation, nodes=list(delta.puts.values()))
+
+
+async def open_nodes(conn: Connection, *, line: str, generation: int, nodes: Sequence[trie.TrieNode]) -> None:
+    """Begin nodes at a generation."""
+    await _sql.open_nodes(
+        conn,
+        line=line,
+        generation=generation,
+        paths=[node.path for node in nodes],
+        hashes=[node.hash for node in nodes],
+        bodies=[node.body for node in nodes],
+    )
+
+
+async def _append_events(
+    conn: Connection, *, head: HeadRow, events: Sequence[NewEvent], manifest: ManifestRow, revision: int | None
+) -> None:
+    """Append to the feed, from the head's sequence on without a gap."""
+    if not events:
+        return
+    await _sql.add_events(
+        conn,
+        line=head.line,
+        sequences=[head.event_sequence + place for place in range(1, len(events) + 1)],
+        event_ids=[new_event_id(head.line) for _ in events],
+        kinds=[event.kind for event in events],
+        scopes=[event.scope for event in events],
+        keys=[event.key for event in events],
+        revisions=[
+            revision if event.revision is None and event.key is not None else event.revision for event in events
+        ],
+        content_hashes=[event.content_hash for event in events],
+        origin_branches=[event.origin_branch for event in events],
+        generation=manifest.generation,
+        published_baseline_id=manifest.baseline_id,
+    )
