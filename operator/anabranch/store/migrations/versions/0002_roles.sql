@@ -33,7 +33,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO anabranch
 GRANT SELECT ON ALL TABLES IN SCHEMA public TO anabranch_api;
 GRANT INSERT, UPDATE ON batches, evidence, private_records, completions, archives, archive_chunks TO anabranch_api;
 GRANT INSERT ON reviews TO anabranch_api;
-GRANT UPDATE (phase, finished_at, version) ON branches TO anabranch_api;
+GRANT UPDATE (phase, final_sequence, finished_at, version) ON branches TO anabranch_api;
 GRANT UPDATE (due_at, version) ON jobs TO anabranch_api;
 GRANT UPDATE (due_at) ON lines TO anabranch_api;
 

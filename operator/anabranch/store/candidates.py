@@ -1,0 +1,202 @@
+"""Knowledge candidates: what a job proposes, and what became of each.
+
+A candidate belongs to the job that decides it now and remembers the one that imported it: that origin and its place
+there make an import idempotent, whichever job it has been split off to since. Its content lies with the line's
+contents, so that an accepted candidate is published without being copied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from anabranch.model.ids import line_of
+from anabranch.store import queries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from anabranch.store.database import Connection
+
+State: TypeAlias = Literal["pending", "duplicate", "waiting", "accepted", "rejected", "published"]
+
+_sql = queries.load("candidates")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateRow:
+    """A candidate.
+
+    Attributes:
+        job_id: The job that decides it now.
+        origin_job: The job that imported it.
+        ordinal: Its place among those that the origin job imported.
+        author: Username of the identity that submitted it.
+        content_hash: 32 bytes; a tombstone's is that of null.
+        base_revision: The revision of the key that its author knew; 0 for none.
+        sources: ``{locator, status, detail}`` each, as a `SourceCheck`.
+        origin_runs: The runs that found it.
+        conflicting: Whether it contradicts a record that its author did not know.
+        reason: CamelCase.
+        canonical_revision: Of the record that it was compared with; None for none.
+        canonical_hash: Of that record's content, 32 bytes.
+    """
+
+    line: str
+    candidate_id: str
+    job_id: str
+    origin_job: str
+    ordinal: int
+    branch_id: str | None
+    run_id: str | None
+    author: str
+    op: Literal["put", "tombstone"]
+    key: str
+    scope: str
+    visibility: Literal["private", "shareable"]
+    content_hash: bytes
+    base_revision: int
+    sources: tuple[dict[str, Any], ...]
+    origin_runs: tuple[str, ...]
+    observed_at: datetime
+    state: State = "pending"
+    conflicting: bool = False
+    reason: str = ""
+    detail: str = ""
+    canonical_revision: int | None = None
+    canonical_hash: bytes | None = None
+
+
+_FIELDS: Final = tuple(field.name for field in fields(CandidateRow))
+_OUTCOME: Final = (
+    "line",
+    "candidate_id",
+    "job_id",
+    "state",
+    "conflicting",
+    "reason",
+    "detail",
+    "canonical_revision",
+    "canonical_hash",
+    "sources",
+    "origin_runs",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanonicalRow:
+    """The record that a candidate was compared with.
+
+    Attributes:
+        content_hash: 32 bytes.
+        fact_hash: 32 bytes.
+        body: Canonical JSON; None for a tombstone.
+        fact_body: Canonical JSON of its provenance.
+    """
+
+    revision: int
+    scope: str
+    content_hash: bytes
+    fact_hash: bytes
+    tombstone: bool
+    body: bytes | None
+    fact_body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateView:
+    """A candidate as a reviewer sees it.
+
+    Attributes:
+        content: Canonical JSON; None for a tombstone.
+        canonical: The record that it would replace; None for none, or when that revision was pruned.
+    """
+
+    candidate: CandidateRow
+    content: bytes | None
+    canonical: CanonicalRow | None
+
+
+async def insert(conn: Connection, rows: Iterable[CandidateRow]) -> None:
+    """Keep candidates; those that their origin job imported before (by ordinal) stay as they are.
+
+    Callers read them again by `of_job`: an earlier import gave them other ids.
+    """
+    await _sql.insert(conn, [asdict(row) for row in rows])
+
+
+async def get(conn: Connection, candidate_id: str) -> CandidateRow | None:
+    """A candidate by its id.
+
+    Raises:
+        InvalidInputError: If the text is no id.
+    """
+    row = await _sql.get(conn, line=line_of(candidate_id), candidate_id=candidate_id)
+    return row and _from_row(row)
+
+
+async def of_job(conn: Connection, *, line: str, job_id: str) -> list[CandidateRow]:
+    """The candidates that a job decides, in the order of their import."""
+    return await queries.rows(_sql.of_job(conn, line=line, job_id=job_id), _from_row)
+
+
+async def save_outcomes(conn: Connection, rows: Iterable[CandidateRow]) -> None:
+    """Keep what became of candidates: state, conflict, reason, detail, canonical record, sources, origin runs.
+
+    Not fenced by itself: the caller's transaction also advances the job, which is.
+
+    Args:
+        conn: A connection in a transaction.
+        rows: As read, with those fields replaced. One that another job has by now stays as it is.
+    """
+    await _sql.save_outcome(conn, [{name: getattr(row, name) for name in _OUTCOME} for row in rows])
+
+
+async def move(conn: Connection, *, line: str, from_job: str, to_job: str, candidate_ids: Sequence[str]) -> int:
+    """Hand candidates over to another job (see `openings.open_held`), in the caller's transaction; how many."""
+    tag = await _sql.move(conn, line=line, from_job=from_job, to_job=to_job, candidate_ids=candidate_ids)
+    return queries.touched(tag)
+
+
+async def waiting_on_keys(conn: Connection, *, line: str, keys: Iterable[str]) -> list[CandidateRow]:
+    """Candidates of any job that wait for a review, for some keys."""
+    return await queries.rows(_sql.waiting_on_keys(conn, line=line, keys=list(keys)), _from_row)
+
+
+async def with_content(conn: Connection, *, line: str, job_id: str, after: str = "", limit: int) -> list[CandidateView]:
+    """A job's candidates by id, beginning after one, with both sides of what a reviewer decides."""
+    found = _sql.with_content(conn, line=line, job_id=job_id, after=after, limit=limit)
+    return await queries.rows(found, _view)
+
+
+async def view(conn: Connection, candidate_id: str) -> CandidateView | None:
+    """One candidate with both sides of what a reviewer decides.
+
+    Raises:
+        InvalidInputError: If the text is no id.
+    """
+    row = await _sql.view(conn, line=line_of(candidate_id), candidate_id=candidate_id)
+    return row and _view(row)
+
+
+def _from_row(row: Mapping[str, Any]) -> CandidateRow:
+    values = {name: row[name] for name in _FIELDS}
+    return CandidateRow(**values | {"sources": tuple(row["sources"]), "origin_runs": tuple(row["origin_runs"])})
+
+
+def _view(row: Mapping[str, Any]) -> CandidateView:
+    canonical = None
+    if row["record_revision"] is not None:
+        canonical = CanonicalRow(
+            revision=row["record_revision"],
+            scope=row["record_scope"],
+            content_hash=row["record_content_hash"],
+            fact_hash=row["record_fact_hash"],
+            tombstone=row["record_tombstone"],
+            body=row["record_body"],
+            fact_body=row["record_fact"],
+        )
+    candidate = _from_row(row)
+    content = row["content"] if candidate.op == "put" else None
+    return CandidateView(candidate=candidate, content=content, canonical=canonical)

@@ -1,0 +1,71 @@
+-- name: insert(line, candidate_id, job_id, origin_job, ordinal, branch_id, run_id, author, op, key, scope, visibility, content_hash, base_revision, sources, origin_runs, observed_at, state, conflicting, reason, detail, canonical_revision, canonical_hash)*!
+-- Keep candidates; one that its origin job imported before stays as it is.
+INSERT INTO candidates (line, candidate_id, job_id, origin_job, ordinal, branch_id, run_id, author, op, key, scope,
+                        visibility, content_hash, base_revision, sources, origin_runs, observed_at, state, conflicting,
+                        reason, detail, canonical_revision, canonical_hash)
+VALUES (:line, :candidate_id, :job_id, :origin_job, :ordinal, :branch_id, :run_id, :author, :op, :key, :scope,
+        :visibility, :content_hash, :base_revision, :sources, :origin_runs, :observed_at, :state, :conflicting,
+        :reason, :detail, :canonical_revision, :canonical_hash)
+ON CONFLICT (line, origin_job, ordinal) DO NOTHING;
+
+-- name: get(line, candidate_id)^
+-- A candidate by its id.
+SELECT * FROM candidates WHERE line = :line AND candidate_id = :candidate_id;
+
+-- name: of_job(line, job_id)
+-- The candidates that a job decides, in the order of their import.
+SELECT * FROM candidates WHERE line = :line AND job_id = :job_id ORDER BY origin_job, ordinal;
+
+-- name: save_outcome(line, candidate_id, job_id, state, conflicting, reason, detail, canonical_revision, canonical_hash, sources, origin_runs)*!
+-- Keep what became of candidates, of those that the job still has.
+UPDATE candidates
+SET state = :state, conflicting = :conflicting, reason = :reason, detail = :detail,
+    canonical_revision = :canonical_revision, canonical_hash = :canonical_hash, sources = :sources,
+    origin_runs = :origin_runs
+WHERE line = :line AND candidate_id = :candidate_id AND job_id = :job_id;
+
+-- name: move(line, from_job, to_job, candidate_ids)!
+-- Hand candidates over to another job.
+UPDATE candidates
+SET job_id = :to_job
+WHERE line = :line AND job_id = :from_job AND candidate_id = ANY(:candidate_ids::text[]);
+
+-- name: waiting_on_keys(line, keys)
+-- Candidates that wait for a review, for some keys.
+SELECT * FROM candidates
+WHERE line = :line AND state = 'waiting' AND key = ANY(:keys::text[])
+ORDER BY key, candidate_id;
+
+-- name: with_content(line, job_id, after, limit)
+-- Candidates with their content, and the record that each was compared with, as a reviewer sees them.
+SELECT c.*, own.body AS content,
+       v.revision AS record_revision, v.scope AS record_scope, v.content_hash AS record_content_hash,
+       v.fact_hash AS record_fact_hash, v.tombstone AS record_tombstone, theirs.body AS record_body, f.body AS record_fact
+FROM candidates AS c
+LEFT JOIN contents AS own ON own.line = :line AND own.content_hash = c.content_hash
+LEFT JOIN LATERAL (
+    SELECT r.* FROM record_versions AS r
+    WHERE r.line = :line AND r.key = c.key AND r.revision = c.canonical_revision
+    ORDER BY r.from_generation DESC LIMIT 1
+) AS v ON true
+LEFT JOIN contents AS theirs ON theirs.line = :line AND theirs.content_hash = v.content_hash AND NOT v.tombstone
+LEFT JOIN facts AS f ON f.line = :line AND f.fact_hash = v.fact_hash
+WHERE c.line = :line AND c.job_id = :job_id AND c.candidate_id > :after
+ORDER BY c.candidate_id
+LIMIT :limit;
+
+-- name: view(line, candidate_id)^
+-- One candidate with its content, and the record that it was compared with.
+SELECT c.*, own.body AS content,
+       v.revision AS record_revision, v.scope AS record_scope, v.content_hash AS record_content_hash,
+       v.fact_hash AS record_fact_hash, v.tombstone AS record_tombstone, theirs.body AS record_body, f.body AS record_fact
+FROM candidates AS c
+LEFT JOIN contents AS own ON own.line = :line AND own.content_hash = c.content_hash
+LEFT JOIN LATERAL (
+    SELECT r.* FROM record_versions AS r
+    WHERE r.line = :line AND r.key = c.key AND r.revision = c.canonical_revision
+    ORDER BY r.from_generation DESC LIMIT 1
+) AS v ON true
+LEFT JOIN contents AS theirs ON theirs.line = :line AND theirs.content_hash = v.content_hash AND NOT v.tombstone
+LEFT JOIN facts AS f ON f.line = :line AND f.fact_hash = v.fact_hash
+WHERE c.line = :line AND c.candidate_id = :candidate_id;

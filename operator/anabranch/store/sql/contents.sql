@@ -1,0 +1,11 @@
+-- name: put_many(line, hashes, bodies)!
+-- Store contents, each once; in one order, so that two writers of the same ones cannot block each other.
+INSERT INTO contents (line, content_hash, body)
+SELECT :line, given.hash, given.body
+FROM unnest(:hashes::bytea[], :bodies::bytea[]) AS given (hash, body)
+ORDER BY given.hash
+ON CONFLICT DO NOTHING;
+
+-- name: get_many(line, hashes)
+-- Contents by their hashes.
+SELECT content_hash, body FROM contents WHERE line = :line AND content_hash = ANY(:hashes::bytea[]);

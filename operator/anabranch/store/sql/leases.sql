@@ -1,0 +1,125 @@
+-- name: claim(holder, limit)
+-- Take due jobs of lines that are not paused. A lease that ran out counts as a failure: too many, and the job is given up.
+WITH due AS MATERIALIZED (
+    SELECT j.line, j.job_id, j.holder
+    FROM jobs AS j
+    WHERE j.due_at <= statement_timestamp() AND j.finished_at IS NULL
+      AND (j.lease_deadline IS NULL OR j.lease_deadline <= statement_timestamp())
+      AND EXISTS (SELECT FROM lines AS l JOIN line_heads AS h ON h.line = l.line
+                  WHERE l.line = j.line AND l.deleted_at IS NULL
+                    AND NOT h.suspended AND h.pinned_generation IS NULL)
+    ORDER BY j.due_at
+    LIMIT :limit
+    FOR UPDATE OF j SKIP LOCKED
+), claimed AS (
+    UPDATE jobs
+    SET fence = fence + 1,
+        attempt = attempt + CASE WHEN holder IS NULL THEN 0 ELSE 1 END,
+        failed = holder IS NOT NULL AND attempt >= retry_limit,
+        last_error = CASE WHEN holder IS NULL THEN last_error ELSE 'The lease of ' || holder || ' ran out.' END,
+        finished_at = CASE WHEN holder IS NOT NULL AND attempt >= retry_limit THEN statement_timestamp() END,
+        holder = CASE WHEN holder IS NULL OR attempt < retry_limit THEN :holder END,
+        lease_deadline = CASE WHEN holder IS NULL OR attempt < retry_limit
+                         THEN statement_timestamp() + make_interval(secs => lease_seconds) END,
+        due_at = CASE WHEN holder IS NULL OR attempt < retry_limit
+                 THEN statement_timestamp() + make_interval(secs => lease_seconds) END,
+        retry_at = NULL,
+        version = version + 1
+    -- Ids carry their line, so the two lists match pairwise; this form is an index scan, IN (SELECT … LIMIT) is not.
+    WHERE line = ANY(ARRAY(SELECT due.line FROM due)) AND job_id = ANY(ARRAY(SELECT due.job_id FROM due))
+    RETURNING *
+), logged AS (
+    INSERT INTO transitions (line, job_id, from_state, to_state, attempt, fence, holder, detail)
+    SELECT c.line, c.job_id, c.state, c.state, c.attempt, c.fence, c.holder, c.last_error
+    FROM claimed AS c
+    JOIN due ON due.line = c.line AND due.job_id = c.job_id
+    WHERE due.holder IS NOT NULL
+)
+SELECT * FROM claimed WHERE NOT failed;
+
+-- name: claim_one(line, job_id, holder)^
+-- Take one job, due or not, unless somebody holds it or its line is paused.
+WITH free AS MATERIALIZED (
+    SELECT j.line, j.job_id
+    FROM jobs AS j
+    WHERE j.line = :line AND j.job_id = :job_id AND j.finished_at IS NULL AND j.holder IS NULL
+      AND j.reason <> 'BatchesMissing'
+      AND EXISTS (SELECT FROM lines AS l JOIN line_heads AS h ON h.line = l.line
+                  WHERE l.line = :line AND l.deleted_at IS NULL
+                    AND NOT h.suspended AND h.pinned_generation IS NULL)
+    FOR UPDATE OF j SKIP LOCKED
+)
+UPDATE jobs
+SET fence = fence + 1, holder = :holder, retry_at = NULL, version = version + 1,
+    lease_deadline = statement_timestamp() + make_interval(secs => lease_seconds),
+    due_at = statement_timestamp() + make_interval(secs => lease_seconds)
+WHERE line = :line AND job_id = (SELECT free.job_id FROM free)
+RETURNING *;
+
+-- name: renew(line, job_id, fence, holder)^
+-- Hold a job for another lease. A knock (due before the lease's end) is kept.
+UPDATE jobs
+SET lease_deadline = statement_timestamp() + make_interval(secs => lease_seconds),
+    due_at = CASE WHEN due_at < lease_deadline THEN due_at
+             ELSE statement_timestamp() + make_interval(secs => lease_seconds) END
+WHERE line = :line AND job_id = :job_id AND fence = :fence AND holder = :holder AND finished_at IS NULL
+RETURNING *;
+
+-- name: advance(line, job_id, fence, holder, from_state, to_state, reason, detail, counts, held_job, published_generation, release, due_in)^
+-- Move a job, if it is still where the holder of this fence left it. Progress renews the lease and forgives failures.
+WITH moved AS (
+    UPDATE jobs
+    SET state = :to_state, reason = :reason, attempt = 0, last_error = NULL, retry_at = NULL,
+        counts = coalesce(:counts, counts),
+        held_job = coalesce(:held_job, held_job),
+        published_generation = coalesce(:published_generation::bigint, published_generation),
+        holder = CASE WHEN NOT :release::boolean THEN holder END,
+        lease_deadline = CASE WHEN NOT :release::boolean
+                         THEN statement_timestamp() + make_interval(secs => lease_seconds) END,
+        due_at = CASE WHEN :to_state = 'published' THEN NULL
+                 WHEN due_at < lease_deadline THEN due_at
+                 WHEN :release::boolean THEN statement_timestamp() + :due_in::interval
+                 ELSE statement_timestamp() + make_interval(secs => lease_seconds) END,
+        finished_at = CASE WHEN :to_state = 'published' THEN statement_timestamp() END,
+        version = version + 1
+    WHERE line = :line AND job_id = :job_id AND state = :from_state AND fence = :fence AND holder = :holder
+      AND finished_at IS NULL
+    RETURNING *
+), logged AS (
+    INSERT INTO transitions (line, job_id, from_state, to_state, attempt, fence, holder, detail)
+    SELECT line, job_id, :from_state, :to_state, attempt, fence, :holder, :detail FROM moved
+), baseline AS (
+    -- The Baseline's status counts what is pending and what conflicts.
+    UPDATE lines AS l SET version = l.version + 1
+    FROM moved
+    WHERE l.line = :line AND ('awaiting_review' IN (:from_state, :to_state) OR :to_state = 'published')
+)
+SELECT * FROM moved;
+
+-- name: release(line, job_id, fence, holder, due_in)!
+-- Let go of a job; it is due then, or at once if somebody knocked.
+UPDATE jobs
+SET holder = NULL, lease_deadline = NULL, version = version + 1,
+    due_at = CASE WHEN due_at < lease_deadline THEN due_at ELSE statement_timestamp() + :due_in::interval END
+WHERE line = :line AND job_id = :job_id AND fence = :fence AND holder = :holder AND finished_at IS NULL;
+
+-- name: fail(line, job_id, fence, holder, error, retry_in)^
+-- Count a failure, keep the state, and try again later or give up.
+WITH failing AS (
+    UPDATE jobs
+    SET attempt = attempt + 1, last_error = :error, holder = NULL, lease_deadline = NULL, version = version + 1,
+        failed = :retry_in::interval IS NULL OR attempt >= retry_limit,
+        retry_at = CASE WHEN attempt < retry_limit THEN statement_timestamp() + :retry_in::interval END,
+        due_at = CASE WHEN attempt < retry_limit THEN statement_timestamp() + :retry_in::interval END,
+        finished_at = CASE WHEN :retry_in::interval IS NULL OR attempt >= retry_limit THEN statement_timestamp() END
+    WHERE line = :line AND job_id = :job_id AND fence = :fence AND holder = :holder AND finished_at IS NULL
+    RETURNING *
+), logged AS (
+    INSERT INTO transitions (line, job_id, from_state, to_state, attempt, fence, holder, detail)
+    SELECT line, job_id, state, state, attempt, fence, :holder, :error FROM failing
+), baseline AS (
+    UPDATE lines AS l SET version = l.version + 1
+    FROM failing
+    WHERE l.line = :line AND failing.failed
+)
+SELECT * FROM failing;

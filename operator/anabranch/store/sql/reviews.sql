@@ -1,0 +1,30 @@
+-- name: append(line, job_id, candidate_id, reviewer, content_hash, base_revision, action, reason, via)*!
+-- Note decisions.
+INSERT INTO reviews (line, job_id, candidate_id, reviewer, content_hash, base_revision, action, reason, via)
+VALUES (:line, :job_id, :candidate_id, :reviewer, :content_hash, :base_revision, :action, :reason, :via);
+
+-- name: standing(line, job_id)
+-- The latest decision of each reviewer on each candidate, by each way, unless it was withdrawn; newest last.
+SELECT * FROM (
+    SELECT DISTINCT ON (candidate_id, reviewer, via) *
+    FROM reviews
+    WHERE line = :line AND job_id = :job_id
+    ORDER BY candidate_id, reviewer, via, ordinal DESC
+) AS latest
+WHERE action <> 'withdraw'
+ORDER BY ordinal;
+
+-- name: history(line, job_id)
+-- Every decision on a job's candidates, in order.
+SELECT * FROM reviews WHERE line = :line AND job_id = :job_id ORDER BY ordinal;
+
+-- name: lock_job(line, job_id, observed_generation)$
+-- One at a time takes over a resource's reviews, and none from an older resource than one seen before.
+SELECT true FROM jobs
+WHERE line = :line AND job_id = :job_id AND observed_generation <= :observed_generation
+FOR NO KEY UPDATE;
+
+-- name: seen(line, job_id, observed_generation)!
+-- Note which resource's reviews were taken over.
+UPDATE jobs SET observed_generation = :observed_generation, version = version + 1
+WHERE line = :line AND job_id = :job_id AND observed_generation < :observed_generation;
