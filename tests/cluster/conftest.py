@@ -1,0 +1,109 @@
+"""Two stages for tests: the running whole, and a cluster with this release installed but no operator.
+
+On the second come namespaces for one test each, and people with tokens of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from anabranch.devcluster import accounts
+from anabranch.devcluster import stack as stacks
+from anabranch.devcluster.cluster import Cluster
+from anabranch.devcluster.errors import DevclusterError
+from anabranch.manifests import crds, install
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="session")
+def stack(run_folder) -> Iterator[stacks.Stack]:
+    folder = run_folder / "stack"
+    try:
+        yield stacks.up(folder, options=stacks.Options(audit=True))
+    finally:
+        if started := stacks.load(folder):
+            started.down()
+
+
+@pytest.fixture(scope="session")
+def installed(cluster) -> Cluster:
+    """The cluster, with definitions, roles and admission policies at work, and no operator."""
+    cluster.apply(crds())
+    names = [f"customresourcedefinition/{crd['metadata']['name']}" for crd in crds()]
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)
+    cluster.apply(install())
+    await_policies(cluster)
+    return cluster
+
+
+@pytest.fixture
+def namespace(installed) -> Iterator[str]:
+    """A namespace for one test."""
+    name = f"test-{secrets.token_hex(4)}"
+    installed.kubectl("create", "namespace", name)
+    yield name
+    installed.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def person(installed, namespace, tmp_path):
+    """Makes ServiceAccounts of the test's namespace, and gives the cluster as each of them sees it, by its own token.
+
+    Grants are names of ClusterRoles to bind there, or `verbs resources` of the group anabranch.dev.
+    """
+
+    def make(name: str, *grants: str) -> Cluster:
+        installed.kubectl("create", "serviceaccount", name, f"--namespace={namespace}")
+        grant(installed, namespace, f"--serviceaccount={namespace}:{name}", grants)
+        account = accounts.set_up(installed, namespace=namespace, name=name, folder=tmp_path)
+        return Cluster(kind=installed.kind, kubeconfig=account.kubeconfig, kubectl_path=installed.kubectl_path)
+
+    return make
+
+
+def grant(cluster: Cluster, namespace: str, subject: str, grants: tuple[str, ...]) -> None:
+    """Bind each grant in a namespace to a subject, given as kubectl's option."""
+    for each in grants:
+        verbs, _, resources = each.partition(" ")
+        name = f"grant-{secrets.token_hex(4)}"
+        role = f"--clusterrole={verbs}"
+        if resources:
+            rule = {"apiGroups": ["anabranch.dev"], "resources": resources.split(","), "verbs": verbs.split(",")}
+            metadata = {"name": name, "namespace": namespace}
+            version = "rbac.authorization.k8s.io/v1"
+            cluster.apply([{"apiVersion": version, "kind": "Role", "metadata": metadata, "rules": [rule]}])
+            role = f"--role={name}"
+        cluster.kubectl("create", "rolebinding", name, role, subject, f"--namespace={namespace}")
+
+
+def await_policies(cluster: Cluster) -> None:
+    """Wait until the API server has loaded the policies: a moment after it has stored them."""
+    name = f"test-{secrets.token_hex(4)}"
+    cluster.kubectl("create", "namespace", name)
+    grant(cluster, name, "--user=probe", ("create baselines,consolidationjobs",))
+    review = {"reviewer": "probe", "decisions": []}
+    forbidden = (
+        ("Baseline", {"review": {"mode": "Automatic"}}),
+        ("ConsolidationJob", {"origin": "Import"}),
+        ("ConsolidationJob", {"branchRef": {"name": "b"}, "batches": {"from": 1, "through": 1}, "reviews": [review]}),
+    )
+    deadline = time.monotonic() + 30
+    for kind, spec in forbidden:
+        body = {"apiVersion": "anabranch.dev/v1alpha1", "kind": kind, "metadata": {"name": "probe"}, "spec": spec}
+        create = ("create", "--dry-run=server", "--as=probe", f"--namespace={name}", "--filename=-")
+        while True:
+            try:
+                cluster.kubectl(*create, stdin=json.dumps(body))
+            except DevclusterError as error:
+                if "ValidatingAdmissionPolicy" in str(error):
+                    break
+            assert time.monotonic() < deadline, f"no policy stopped {body}"
+            time.sleep(0.1)
+    cluster.kubectl("delete", "namespace", name, "--wait=false")
