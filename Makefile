@@ -53,7 +53,7 @@ test-store: venv ## Run the tests on a real Postgres
 	$(PYTEST) tests/store
 
 .PHONY: test-cluster
-test-cluster: venv devcluster ## Run the tests on a real API server, with the operator and the API running
+test-cluster: venv ## Run the tests on a real API server, with the operator and the API running
 	$(PYTEST) tests/cluster
 
 ##@ What they stand on

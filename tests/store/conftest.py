@@ -10,6 +10,7 @@ import pytest
 
 from anabranch.devcluster import databases
 from anabranch.devcluster.postgres import with_database
+from anabranch.store import database as store
 from anabranch.store import migrate
 
 if TYPE_CHECKING:
@@ -28,8 +29,12 @@ class Database:
 
 
 @pytest.fixture(scope="session")
-def role_passwords() -> migrate.RolePasswords:
-    return migrate.RolePasswords(**{role: secrets.token_urlsafe(18) for role in ("migrate", "operator", "api")})
+async def role_passwords(postgres_server) -> AsyncIterator[migrate.RolePasswords]:
+    """The passwords of this run; on a server that already has such roles from elsewhere, the run ends here."""
+    roles = (migrate.MIGRATE_ROLE, migrate.OPERATOR_ROLE, migrate.API_ROLE)
+    await databases.claim_roles(postgres_server.dsn, roles)
+    yield migrate.RolePasswords(**{role: secrets.token_urlsafe(18) for role in ("migrate", "operator", "api")})
+    await databases.drop_roles(postgres_server.dsn, roles)
 
 
 def addresses(server: str, name: str, passwords: migrate.RolePasswords) -> Database:
@@ -75,3 +80,19 @@ async def database(postgres_server, template, role_passwords) -> AsyncIterator[D
     await databases.create(postgres_server.dsn, name, template=template.name)
     yield addresses(postgres_server.dsn, name, role_passwords)
     await databases.drop(postgres_server.dsn, name)
+
+
+@pytest.fixture
+async def db(database) -> AsyncIterator[store.Database]:
+    """The test's database as the operator sees it."""
+    opened = await store.Database.open(database.operator, application_name="test operator")
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def api_db(database) -> AsyncIterator[store.Database]:
+    """The test's database as the API sees it."""
+    opened = await store.Database.open(database.api, application_name="test api")
+    yield opened
+    await opened.close()

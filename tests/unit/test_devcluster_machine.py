@@ -34,7 +34,8 @@ def on_path(tmp_path, monkeypatch):
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
-    monkeypatch.delenv(choose.KUBECONFIG, raising=False)
+    for name in (choose.KUBECONFIG, choose.CLUSTER, choose.DSN):
+        monkeypatch.delenv(name, raising=False)
     return folder
 
 
@@ -62,6 +63,18 @@ def test_docker_without_its_daemon_is_no_docker(on_path):
 def test_docker_without_kind_makes_no_cluster(on_path):
     command(on_path, "docker", "echo 28.2.2")
     assert choose.cluster_kind({}) == "local"
+
+
+def test_a_wish_for_the_local_control_plane_comes_before_kind(on_path):
+    command(on_path, "kind", "exit 0")
+    command(on_path, "docker", "echo 28.2.2")
+    assert choose.cluster_kind({choose.CLUSTER: "local"}) == "local"
+
+
+@pytest.mark.parametrize("wish", ["kind", "minikube"])
+def test_a_wish_that_cannot_be_met_is_an_error_not_another_cluster(on_path, wish):
+    with pytest.raises(DevclusterError, match="ANABRANCH_CLUSTER"):
+        choose.cluster_kind({choose.CLUSTER: wish})
 
 
 def test_a_named_kubeconfig_that_is_no_file_is_an_error_not_another_cluster(tmp_path, monkeypatch):

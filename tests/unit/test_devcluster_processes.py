@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from anabranch.devcluster import ephemeral
+from anabranch.devcluster import children, ephemeral
 from anabranch.devcluster.errors import DevclusterError, PortTakenError
 from anabranch.devcluster.processes import Processes, Program, stop_all
 
@@ -134,7 +134,7 @@ def test_a_taken_port_is_told_apart_from_other_failures(processes):
 OWNER = """
 import os, sys, time
 from pathlib import Path
-from anabranch.devcluster import ephemeral
+from anabranch.devcluster import children, ephemeral
 from anabranch.devcluster.processes import Processes, Program
 with ephemeral.folder() as folder:
     Processes(folder / "deep").start("sleeper", Program(["/bin/sleep", "300"], env={"PATH": os.defpath}))
@@ -147,7 +147,7 @@ with ephemeral.folder() as folder:
 def test_no_process_and_no_folder_outlives_an_owner_that_is_ended(number):
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER],
-        env=ephemeral.own_environment(),
+        env=children.environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

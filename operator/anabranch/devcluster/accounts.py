@@ -100,14 +100,14 @@ def set_up(cluster: Cluster, *, namespace: str, name: str, folder: Path) -> Acco
         "contexts": [{"name": name, "context": {"cluster": "cluster", "user": name, "namespace": namespace}}],
         "current-context": name,
     }
-    _replace(account.kubeconfig, json.dumps(config, indent=1))
+    replace(account.kubeconfig, json.dumps(config, indent=1))
     return account
 
 
 def renew(cluster: Cluster, account: Account, *, life: timedelta = LIFE) -> Token:
     """Puts a new token into an account's file; whoever reads it sees the old one or the new one, never a part."""
     token = mint(cluster, namespace=account.namespace, name=account.name, life=life)
-    _replace(account.token_file, token.value)
+    replace(account.token_file, token.value)
     return token
 
 
@@ -138,17 +138,13 @@ def keep_fresh(
 def write_orders(file: Path, cluster: Cluster, accounts: Sequence[Account]) -> None:
     """Writes down for :func:`main` which accounts to keep fresh, and where."""
     orders = {"cluster": asdict(cluster), "accounts": [asdict(account) for account in accounts]}
-    _replace(file, json.dumps(orders, default=str, indent=1))
+    replace(file, json.dumps(orders, default=str, indent=1))
 
 
 def main(file: Path) -> None:
     """Keeps the accounts of an orders file fresh, until the process is ended."""
     orders = json.loads(file.read_text())
-    cluster = Cluster(
-        kind=orders["cluster"]["kind"],
-        kubeconfig=Path(orders["cluster"]["kubeconfig"]),
-        kubectl_path=Path(orders["cluster"]["kubectl_path"]),
-    )
+    cluster = Cluster.restore(orders["cluster"])
     accounts = [
         Account(namespace=each["namespace"], name=each["name"], folder=Path(each["folder"]))
         for each in orders["accounts"]
@@ -156,7 +152,7 @@ def main(file: Path) -> None:
     keep_fresh(cluster, accounts, stop=threading.Event())
 
 
-def _replace(path: Path, text: str) -> None:
+def replace(path: Path, text: str) -> None:
     """Writes a file that only its owner may read, all at once."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.touch(mode=0o600)

@@ -20,15 +20,34 @@ if TYPE_CHECKING:
 KUBECONFIG = "ANABRANCH_KUBECONFIG"
 """Names the kubeconfig of a cluster to use: an admin's, since custom resources and roles are installed there."""
 
+CLUSTER = "ANABRANCH_CLUSTER"
+"""Decides between ``kind`` and ``local`` where no cluster is named; unset, it is kind where docker answers."""
+
 DSN = "ANABRANCH_DSN"
 """Names a Postgres to use: as a user who may create roles and databases."""
 
 
 def cluster_kind(environment: Mapping[str, str] = os.environ) -> Kind:
-    """Which cluster :func:`cluster` would take."""
+    """Which cluster :func:`cluster` would take.
+
+    Raises:
+        DevclusterError: ``ANABRANCH_CLUSTER`` asks for something that there is not.
+    """
     if environment.get(KUBECONFIG):
         return "given"
-    return "kind" if kind.available() else "local"
+    wish = environment.get(CLUSTER)
+    if wish not in (None, "", "kind", "local"):
+        raise DevclusterError(f"{CLUSTER} is {wish!r}.", hint="Set it to kind or local, or not at all.")
+    if wish == "local":
+        return "local"
+    if kind.available():
+        return "kind"
+    if wish == "kind":
+        raise DevclusterError(
+            f"{CLUSTER} asks for kind, which this machine cannot make.",
+            hint="Install kind and start docker, or unset it to use the local control plane.",
+        )
+    return "local"
 
 
 def cluster(folder: Path, *, audit: bool = False, say: Say = folders.silent) -> Cluster:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from anabranch.devcluster.errors import DevclusterError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Kind = Literal["given", "kind", "local"]
 
@@ -30,6 +28,17 @@ class Cluster:
     kubeconfig: Path
     kubectl_path: Path
     audit_log: Path | None = None
+
+    @classmethod
+    def restore(cls, saved: dict[str, Any]) -> Cluster:
+        """The cluster that ``dataclasses.asdict`` has written down as JSON, with its paths as text."""
+        log = saved["audit_log"]
+        return cls(
+            kind=saved["kind"],
+            kubeconfig=Path(saved["kubeconfig"]),
+            kubectl_path=Path(saved["kubectl_path"]),
+            audit_log=Path(log) if log else None,
+        )
 
     def kubectl(self, *arguments: str, stdin: str | None = None, timeout: float = 120.0) -> str:
         """Runs kubectl as the admin, and returns what it printed.
@@ -63,6 +72,8 @@ class Cluster:
 
         A conflict is taken over: this process is the only one that installs here.
         """
+        if not manifests:
+            return
         document = json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests})
         arguments = ("apply", "--server-side", "--force-conflicts", "--field-manager=anabranch-install")
         self.kubectl(*arguments, "--filename=-", stdin=document)

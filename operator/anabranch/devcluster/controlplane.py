@@ -12,14 +12,13 @@ import re
 import shutil
 import string
 import time
-import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anabranch.devcluster import binaries, folders, pki
 from anabranch.devcluster.cluster import Cluster
-from anabranch.devcluster.ports import start_on
+from anabranch.devcluster.ports import answers, start_on
 from anabranch.devcluster.processes import Processes, Program
 
 if TYPE_CHECKING:
@@ -111,7 +110,7 @@ def _start(folder: Path, ports: dict[str, int], *, audit: bool) -> Cluster:
         processes.start(name, Program([binaries.path(name), *options], env=ENVIRONMENT))
 
     start("etcd", "etcd.args")
-    processes.wait("etcd", lambda: _answers(f"http://127.0.0.1:{ports['etcd']}/health"), "etcd")
+    processes.wait("etcd", lambda: answers(f"http://127.0.0.1:{ports['etcd']}/health"), "etcd")
     start("kube-apiserver", "kube-apiserver.args", *(["kube-apiserver-audit.args"] if audit else []))
     processes.wait("the API", lambda: cluster.kubectl("get", "--raw=/readyz") == "ok", "kube-apiserver", "etcd")
     start("kube-controller-manager", "kube-controller-manager.args")
@@ -170,10 +169,3 @@ def _kubeconfig(certificates: Path, name: str, port: int) -> dict[str, object]:
 def _options(file: Path) -> list[str]:
     """The options in a file: a line each, less the comments."""
     return re.findall(r"^--.+", file.read_text(), re.MULTILINE)
-
-
-def _answers(url: str) -> bool:
-    """Whether a plain GET, made without any proxy, answers 200."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(url, timeout=2) as answer:
-        return bool(answer.status == 200)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import asyncpg
 
 from anabranch.devcluster.errors import DevclusterError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Coroutine, Sequence
+
+    Connection = asyncpg.Connection[asyncpg.Record]
+
+Result = TypeVar("Result")
+
+MARK = "made by anabranch.devcluster"
+"""The comment of a role that was made here: no other is changed or dropped."""
 
 
 async def create(dsn: str, name: str, *, template: str | None = None) -> bool:
@@ -36,23 +45,48 @@ async def drop(dsn: str, name: str) -> None:
         await connection.execute(f"DROP DATABASE IF EXISTS {_quoted(name)} WITH (FORCE)")
 
 
-async def existing_roles(dsn: str, names: Sequence[str]) -> set[str]:
-    """Which of these roles the server has."""
+async def claim_roles(dsn: str, names: Sequence[str]) -> None:
+    """Makes roles for the demo and the tests, and marks them; roles are the server's, not a database's.
+
+    Raises:
+        DevclusterError: The server has one of them, and it was not made here: its password must not be changed.
+    """
     async with _connected(dsn) as connection:
-        rows = await connection.fetch("SELECT rolname FROM pg_roles WHERE rolname = ANY($1)", list(names))
-        return {row["rolname"] for row in rows}
+        found = await _roles(connection, names)
+        if theirs := [name for name, comment in found.items() if comment != MARK]:
+            raise DevclusterError(
+                f"The Postgres server already has the role {theirs[0]}, which was not made here.",
+                hint="Use a server without an Anabranch, or unset ANABRANCH_DSN to use an embedded one.",
+            )
+        for name in set(names) - set(found):
+            async with connection.transaction():
+                await connection.execute(f"CREATE ROLE {_quoted(name)}")
+                await connection.execute(f"COMMENT ON ROLE {_quoted(name)} IS '{MARK}'")
 
 
 async def drop_roles(dsn: str, names: Sequence[str]) -> None:
-    """Drops roles that own nothing any more, with what they were granted in the database of the DSN."""
+    """Drops those of the roles that were made here, but for one that another database still needs."""
     async with _connected(dsn) as connection:
-        for name in await existing_roles(dsn, names):
-            await connection.execute(f"DROP OWNED BY {_quoted(name)}")
-            await connection.execute(f"DROP ROLE {_quoted(name)}")
+        for name, comment in (await _roles(connection, names)).items():
+            if comment == MARK:
+                with suppress(asyncpg.DependentObjectsStillExistError):
+                    await connection.execute(f"DROP ROLE {_quoted(name)}")
+
+
+async def _roles(connection: Connection, names: Sequence[str]) -> dict[str, str | None]:
+    """Those of the roles that the server has, with their comments."""
+    query = "SELECT rolname, shobj_description(oid, 'pg_authid') AS comment FROM pg_roles WHERE rolname = ANY($1)"
+    return {row["rolname"]: row["comment"] for row in await connection.fetch(query, list(names))}
+
+
+def blocking(work: Coroutine[Any, Any, Result]) -> Result:
+    """Runs one of these functions to its end, whether or not an event loop runs in this thread."""
+    with ThreadPoolExecutor(max_workers=1) as executor:
+        return executor.submit(asyncio.run, work).result()
 
 
 @asynccontextmanager
-async def _connected(dsn: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+async def _connected(dsn: str) -> AsyncIterator[Connection]:
     try:
         connection = await asyncpg.connect(dsn, server_settings={"application_name": "anabranch devcluster"})
     except (OSError, TimeoutError, asyncpg.PostgresError) as error:

@@ -8,7 +8,6 @@ owner, is cleared where a process changes its user, as Postgres must here, and l
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -18,13 +17,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from anabranch.devcluster import children
 from anabranch.devcluster.processes import stop_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-SOURCE_ROOT = Path(__file__).resolve().parents[2]
-"""Where this package is imported from: its own child processes run the very same code."""
 
 
 @contextmanager
@@ -36,8 +33,8 @@ def folder(prefix: str = "anabranch-") -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix=prefix)).resolve()
     path.chmod(0o711)
     with subprocess.Popen(
-        [sys.executable, "-m", __name__, path],
-        env=own_environment(),
+        children.command(__name__, path),
+        env=children.environment(),
         stdin=subprocess.PIPE,
         start_new_session=True,
     ) as watchdog:
@@ -53,12 +50,6 @@ def clear(path: Path) -> None:
     """Stops what was started in a folder, and deletes it."""
     stop_all(path)
     shutil.rmtree(path, ignore_errors=True)
-
-
-def own_environment() -> dict[str, str]:
-    """The environment for a child process that is a module of this package."""
-    inherited = os.environ.get("PYTHONPATH")
-    return os.environ | {"PYTHONPATH": os.pathsep.join([str(SOURCE_ROOT), *([inherited] if inherited else [])])}
 
 
 def watch(path: Path) -> None:

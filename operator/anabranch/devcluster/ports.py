@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import urllib.request
 from typing import TYPE_CHECKING, TypeVar
 
 from anabranch.devcluster.errors import PortTakenError
@@ -53,3 +54,10 @@ def free(names: Sequence[str]) -> dict[str, int]:
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in names]
         return {name: opened.getsockname()[1] for name, opened in zip(names, sockets, strict=True)}
+
+
+def answers(url: str) -> bool:
+    """Whether a plain GET, made without any proxy, answers 200."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(url, timeout=5) as answer:
+        return bool(answer.status == 200)

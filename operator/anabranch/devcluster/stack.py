@@ -1,0 +1,297 @@
+"""The running whole: a cluster, Postgres, the operator and the API, for `make demo`, `make dev` and the cluster tests.
+
+Operator and API are processes of their own, each with its own ServiceAccount and its own database role, as in a real
+installation: what one of them may not do there fails here.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import subprocess
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from anabranch import manifests
+from anabranch.devcluster import accounts, children, choose, databases, ephemeral, folders, installation
+from anabranch.devcluster.cluster import Cluster
+from anabranch.devcluster.errors import DevclusterError
+from anabranch.devcluster.ports import answers, start_on
+from anabranch.devcluster.postgres import PostgresServer, with_database
+from anabranch.devcluster.processes import Processes, Program, stop_all
+from anabranch.store.migrate import API_ROLE, MIGRATE_ROLE, OPERATOR_ROLE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from anabranch.devcluster.folders import Say
+
+ROLES = (MIGRATE_ROLE, OPERATOR_ROLE, API_ROLE)
+ENTRY_POINT = "anabranch.cli.main"
+STATE = "stack.json"
+GRACE = 15.0
+"""Seconds that operator and API have to finish what they do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How a stack is to be.
+
+    Attributes:
+        durable: Whether its data must survive the end of the machine.
+        audit: Whether a local control plane logs each request.
+        namespace: The system namespace.
+        config: The operator's configuration file, as a value: its named repositories and sources.
+    """
+
+    durable: bool = False
+    audit: bool = False
+    namespace: str = manifests.DEFAULT_NAMESPACE
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Secrets:
+    """What is drawn once for a stack."""
+
+    database: str = field(default_factory=lambda: f"anabranch_{secrets.token_hex(4)}")
+    migrate_password: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+    operator_password: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+    api_password: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+    cursor_key: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """A running stack; get one with :func:`up`.
+
+    Attributes:
+        folder: Where it keeps everything.
+        cluster: Its cluster, as the admin.
+        server: Its Postgres server.
+        namespace: The system namespace.
+        secrets: What was drawn for it.
+    """
+
+    folder: Path
+    cluster: Cluster
+    server: PostgresServer
+    namespace: str
+    secrets: Secrets = field(repr=False)
+
+    @property
+    def audience(self) -> str:
+        """What tokens for its API carry."""
+        return manifests.default_audience(self.namespace)
+
+    @property
+    def api_url(self) -> str:
+        """Where its API listens."""
+        return self.url("api")
+
+    @property
+    def admin_dsn(self) -> str:
+        """Its database, as the server's superuser."""
+        return with_database(self.server.dsn, self.secrets.database)
+
+    @property
+    def operator_dsn(self) -> str:
+        """Its database, as the operator."""
+        return self._dsn(OPERATOR_ROLE, self.secrets.operator_password)
+
+    @property
+    def api_dsn(self) -> str:
+        """Its database, as the API."""
+        return self._dsn(API_ROLE, self.secrets.api_password)
+
+    def url(self, name: str) -> str:
+        """Where a process of that name listens: an API's routes, an operator's health."""
+        port = json.loads(self._ports(name).read_text())["http"]
+        return f"http://127.0.0.1:{port}"
+
+    def log(self, name: str) -> Path:
+        """The log of a process."""
+        return self._processes.log(name)
+
+    def token(self, namespace: str, name: str) -> str:
+        """A token of a ServiceAccount for this stack's API."""
+        return accounts.mint(self.cluster, namespace=namespace, name=name, audience=self.audience).value
+
+    def make_namespace(self, name: str) -> None:
+        """Makes a namespace that goes with the stack."""
+        installation.make_namespace(self.cluster, name)
+
+    def start_operator(self, name: str = "operator") -> None:
+        """Starts an operator unless it runs, and waits until it is ready; another name starts another one."""
+        environment = {
+            "ANABRANCH_OPERATOR_DSN": self.operator_dsn,
+            "ANABRANCH_CONFIG": str(self.folder / "config.yaml"),
+            "KUBECONFIG": str(self._account(manifests.OPERATOR_ACCOUNT).kubeconfig),
+        }
+        self._serve(name, ["operator", "--health-host=127.0.0.1", "--health-port={http}"], environment)
+
+    def start_api(self, name: str = "api") -> None:
+        """Starts an API unless it runs, and waits until it is ready; another name starts another replica."""
+        environment = {
+            "ANABRANCH_API_DSN": self.api_dsn,
+            "ANABRANCH_AUDIENCE": self.audience,
+            "ANABRANCH_CURSOR_KEYS": self.secrets.cursor_key,
+            "KUBECONFIG": str(self._account(manifests.API_ACCOUNT).kubeconfig),
+        }
+        self._serve(name, ["api", "--host=127.0.0.1", "--port={http}"], environment)
+
+    def stop(self, name: str) -> None:
+        """Ends an operator or an API, as an upgrade does."""
+        self._processes.stop(name)
+
+    def kill(self, name: str) -> None:
+        """Ends an operator or an API without a warning, as a crash does."""
+        if process := self._processes.running(name):
+            process.kill()
+            self._processes.stop(name)
+
+    def down(self, *, say: Say = folders.silent) -> None:
+        """Ends everything and deletes what was made: on a cluster or a server of someone else, only that."""
+        if self.cluster.kind == "given":
+            say("deleting what was made on the cluster")
+            installation.delete_namespaces(self.cluster, but=self.namespace)
+        stop_all(self.folder)
+        if self.cluster.kind == "given":
+            installation.uninstall(
+                self.cluster, definitions=manifests.crds(), others=manifests.install(namespace=self.namespace)
+            )
+        if self.server.folder is None:
+            databases.blocking(self._leave_server())
+        choose.remove_cluster(self.folder / "cluster", self.cluster)
+        ephemeral.clear(self.folder)
+
+    def save(self) -> None:
+        """Writes down what :func:`load` reads."""
+        accounts.replace(self.folder / STATE, json.dumps(asdict(self), default=str, indent=1))
+
+    def _serve(self, name: str, arguments: list[str], environment: dict[str, str]) -> None:
+        """Starts a process that answers on a port of its own, and waits for its readiness."""
+
+        def start(ports: dict[str, int]) -> None:
+            command = children.command(ENTRY_POINT, *(argument.format(**ports) for argument in arguments))
+            env = children.environment(ANABRANCH_SYSTEM_NAMESPACE=self.namespace, **environment)
+            self._processes.start(name, Program(command, env=env, grace=GRACE))
+            self._processes.wait(f"the {name}", lambda: answers(f"http://127.0.0.1:{ports['http']}/readyz"), name)
+
+        start_on(self._ports(name), ("http",), start, undo=lambda: self.stop(name))
+
+    def _ports(self, name: str) -> Path:
+        return self.folder / f"{name}-ports.json"
+
+    def _account(self, name: str) -> accounts.Account:
+        return accounts.Account(namespace=self.namespace, name=name, folder=self.folder / "accounts")
+
+    def _dsn(self, role: str, password: str) -> str:
+        return with_database(self.server.dsn, self.secrets.database, user=role, password=password)
+
+    async def _leave_server(self) -> None:
+        """Drops database and roles on a server that belongs to someone else."""
+        await databases.drop(self.server.dsn, self.secrets.database)
+        await databases.drop_roles(self.server.dsn, ROLES)
+
+    @property
+    def _processes(self) -> Processes:
+        return Processes(self.folder)
+
+
+def up(folder: Path, *, options: Options | None = None, say: Say = folders.silent) -> Stack:
+    """Starts a folder's stack, or what of it does not run, and returns when operator and API are ready.
+
+    It blocks for some ten seconds, and for minutes where the control plane is to be built first. What was started stays
+    when it fails: :func:`load` gives it, to look at or to take down.
+
+    Args:
+        folder: Where it keeps everything.
+        options: How it is to be; a stack that exists keeps its namespace.
+        say: Takes progress.
+
+    Raises:
+        DevclusterError: Something did not start; with its own words.
+    """
+    folder, options = folder.resolve(), options or Options()
+    with folders.exclusive(folder):
+        known = load(folder)
+        stack = Stack(
+            folder=folder,
+            cluster=choose.cluster(folder / "cluster", audit=options.audit, say=say),
+            server=choose.postgres_server(folder / "postgres", durable=options.durable, say=say),
+            namespace=known.namespace if known else options.namespace,
+            secrets=known.secrets if known else Secrets(),
+        )
+        stack.save()
+        (folder / "config.yaml").write_text(yaml.safe_dump(dict(options.config)))
+        say("preparing the database")
+        _prepare_database(stack)
+        say("installing the custom resources, roles and policies")
+        others = manifests.install(namespace=stack.namespace, audience=stack.audience)
+        installation.install(stack.cluster, definitions=manifests.crds(), others=others)
+        _keep_accounts(stack)
+        say("starting operator and API")
+        stack.start_operator()
+        stack.start_api()
+        say(f"the API answers on {stack.api_url}")
+        return stack
+
+
+def load(folder: Path) -> Stack | None:
+    """The stack of a folder, whether it runs or not; None where there is none."""
+    try:
+        saved = json.loads((folder / STATE).read_text())
+    except FileNotFoundError:
+        return None
+    cluster, server = saved["cluster"], saved["server"]
+    return Stack(
+        folder=Path(saved["folder"]),
+        cluster=Cluster.restore(cluster),
+        server=PostgresServer(dsn=server["dsn"], folder=Path(server["folder"]) if server["folder"] else None),
+        namespace=saved["namespace"],
+        secrets=Secrets(**saved["secrets"]),
+    )
+
+
+@contextmanager
+def temporary(*, options: Options | None = None, say: Say = folders.silent) -> Iterator[Stack]:
+    """A stack for the length of a block; afterwards nothing of it is left, here or on a cluster of someone else."""
+    with ephemeral.folder("anabranch-stack-") as folder:
+        try:
+            yield up(folder, options=options, say=say)
+        finally:
+            if started := load(folder):
+                started.down(say=say)
+
+
+def _prepare_database(stack: Stack) -> None:
+    """Makes the database and its roles, and brings it to the newest schema, by the command that people use."""
+    databases.blocking(databases.claim_roles(stack.server.dsn, ROLES))
+    databases.blocking(databases.create(stack.server.dsn, stack.secrets.database))
+    environment = children.environment(
+        ANABRANCH_MIGRATE_DSN=stack.admin_dsn,
+        ANABRANCH_MIGRATE_PASSWORD=stack.secrets.migrate_password,
+        ANABRANCH_OPERATOR_PASSWORD=stack.secrets.operator_password,
+        ANABRANCH_API_PASSWORD=stack.secrets.api_password,
+    )
+    command = children.command(ENTRY_POINT, "migrate", "--roles-from-env")
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
+    if done.returncode:
+        raise DevclusterError(f"`anabranch migrate` failed: {(done.stderr or done.stdout).strip()}")
+
+
+def _keep_accounts(stack: Stack) -> None:
+    """Gives operator and API their identities, and keeps the tokens fresh for as long as the stack runs."""
+    folder = stack.folder / "accounts"
+    made = [
+        accounts.set_up(stack.cluster, namespace=stack.namespace, name=name, folder=folder)
+        for name in (manifests.OPERATOR_ACCOUNT, manifests.API_ACCOUNT)
+    ]
+    accounts.write_orders(folder / "orders.json", stack.cluster, made)
+    command = children.command(accounts.__name__, folder / "orders.json")
+    Processes(stack.folder).start("token-keeper", Program(command, env=children.environment()))
