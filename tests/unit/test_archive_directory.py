@@ -175,6 +175,7 @@ def test_settings_give_scopes_by_the_longest_prefix_and_ignore_patterns(tmp_path
         ("scopes: {a: X}", r"scopes\.a 'X' is no scope"),
         ("ignore: a", "ignore is no list"),
         ("a: [", "not plain YAML"),
+        ("scope: a\n---\nscope: b", "more than one document"),
     ],
 )
 def test_settings_that_are_not_understood_are_refused(tmp_path, text, complaint):

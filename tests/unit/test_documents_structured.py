@@ -129,7 +129,6 @@ def test_yaml_scalars_are_read_by_the_core_schema(text, value):
         ("v: !!python/object/apply:os.system [true]", "has no JSON value"),
         ("v: !!binary aGk=", "has no JSON value"),
         ("v: !!set {a}", "has no JSON value"),
-        ("a: 1\n---\nb: 2", "another document"),
         ("a: &a [*a]", "contains itself"),
         ("v: 123456789012345678901", "beyond"),
         ("[" * 5000, "nest"),
@@ -138,6 +137,14 @@ def test_yaml_scalars_are_read_by_the_core_schema(text, value):
 def test_yaml_that_json_cannot_say_is_refused(text, complaint):
     with pytest.raises(InvalidInputError, match=rf"^x\.yaml.*{complaint}"):
         list(split("x.yaml", text.encode()))
+
+
+def test_several_yaml_documents_are_one_list_and_empty_ones_are_none():
+    assert one("x.yaml", "a: 1\n---\nb: 2\n---\n").content == [{"a": 1}, {"b": 2}]
+    assert one("x.yaml", "---\na: 1\n---\n").content == {"a": 1}
+    assert list(split("x.yaml", b"# nothing\n---\n")) == []
+    stated = b"key: a\ncontent: 1\n---\nkey: b\ncontent: 2\n"
+    assert [record.key for record in split("x.yaml", stated)] == ["a", "b"]
 
 
 def test_aliases_and_merges_are_written_out():

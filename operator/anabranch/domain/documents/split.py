@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.domain.documents.markdown import split_markdown
 from anabranch.domain.documents.record import DocumentRecord, at_place, checked_record, explicit_record, is_explicit
-from anabranch.domain.documents.strict_yaml import parse_yaml
+from anabranch.domain.documents.strict_yaml import parse_yaml_documents
 from anabranch.model.canonical import hash_text, parse_json
 from anabranch.model.errors import InvalidInputError
 
@@ -56,7 +56,7 @@ def split(path: str, data: bytes) -> Iterator[DocumentRecord]:
 
     - Markdown: one for the file and one for each heading (see `split_markdown`).
     - JSON, YAML: those that the file states (a list of ``{key, content, …}`` objects, bare or as the only member
-      ``records``), else one whose content is the file's value.
+      ``records``), else one whose content is the file's value: of several YAML documents, their list.
     - JSON Lines: see `split_lines`.
 
     A file's key is its path without the ending, in NFC.
@@ -78,7 +78,9 @@ def split(path: str, data: bytes) -> Iterator[DocumentRecord]:
         case DocumentFormat.JSON:
             yield from _of_value(path, _json(path, _text(path, data)))
         case DocumentFormat.YAML:
-            yield from _of_value(path, parse_yaml(_text(path, data), place=path))
+            documents = [d for d in parse_yaml_documents(_text(path, data), place=path) if d is not None]
+            if documents:
+                yield from _of_value(path, documents if len(documents) > 1 else documents[0])
         case DocumentFormat.JSON_LINES:
             yield from split_lines(path, data.split(b"\n"))
         case None:
@@ -124,7 +126,7 @@ def _of_value(path: str, value: Any) -> Iterator[DocumentRecord]:
     if isinstance(stated, list) and stated and all(map(is_explicit, stated)):
         for index, entry in enumerate(stated):
             yield explicit_record(entry, place=f"{path} record {index + 1}")
-    elif value is not None:
+    else:
         yield checked_record(key=_file_key(path), content=value, place=path)
 
 

@@ -27,7 +27,7 @@ _TAG: Final = "tag:yaml.org,2002:"
 
 
 def parse_yaml(text: str, *, place: str) -> Any:
-    """The JSON value of one YAML document.
+    """The JSON value of a text that holds one YAML document; None if it holds none.
 
     Args:
         text: The document, without a byte order mark.
@@ -36,13 +36,29 @@ def parse_yaml(text: str, *, place: str) -> Any:
     Raises:
         InvalidInputError: Naming the place, the line, and what JSON lacks.
     """
+    documents = parse_yaml_documents(text, place=place)
+    if len(documents) > 1:
+        raise InvalidInputError(f"{place}: holds more than one document.", hint="Remove the line ---.")
+    return documents[0] if documents else None
+
+
+def parse_yaml_documents(text: str, *, place: str) -> list[Any]:
+    """The JSON values of all documents of a YAML text.
+
+    Args:
+        text: The documents, without a byte order mark.
+        place: What errors call them, such as a path.
+
+    Raises:
+        InvalidInputError: Naming the place, the line, and what JSON lacks.
+    """
     loader = _JsonLoader(text)
+    documents: list[Any] = []
     try:
-        node = loader.get_single_node()
-        if node is None:
-            return None
-        _check_expansion(node)
-        return loader.construct_document(node)
+        while loader.check_node():
+            node = loader.get_node()
+            _check_expansion(node)
+            documents.append(loader.construct_document(node))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{place}:{mark.line + 1}" if mark else place
@@ -54,6 +70,7 @@ def parse_yaml(text: str, *, place: str) -> Any:
         raise InvalidInputError(f"{place}: nested too deeply.", hint="Flatten the document.") from None
     finally:
         loader.dispose()
+    return documents
 
 
 class _JsonLoader(_Base):  # type: ignore[misc]  # the base is chosen at import
