@@ -67,18 +67,23 @@ def head() -> str:
     return newest
 
 
-async def upgrade(dsn: str) -> None:
+async def upgrade(dsn: str, *, password: str | None = None) -> None:
     """Migrate a database to `head`; nothing happens when it is there already.
 
     Several processes may call this at once: one migrates, the others wait for it.
 
     Args:
         dsn: Of a role that may create tables, ``postgresql://…``.
+        password: Of ``anabranch_migrate``; the work is then done as that role, whoever the DSN names, so that it owns
+            the tables.
 
     Raises:
         UnavailableError: If the server does not answer, or refuses the login.
     """
-    engine = create_async_engine("postgresql+asyncpg://", async_creator=lambda: _connect(dsn), poolclass=NullPool)
+    user = None if password is None else MIGRATE_ROLE
+    engine = create_async_engine(
+        "postgresql+asyncpg://", async_creator=lambda: _connect(dsn, user, password), poolclass=NullPool
+    )
     try:
         async with _one_at_a_time, engine.begin() as conn:
             await conn.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
@@ -172,9 +177,14 @@ async def _make_roles(conn: Connection, verifiers: dict[str, str]) -> None:
         await conn.execute(grant["command"])
 
 
-async def _connect(dsn: str) -> asyncpg.Connection[asyncpg.Record]:
+async def _connect(
+    dsn: str, user: str | None = None, password: str | None = None
+) -> asyncpg.Connection[asyncpg.Record]:
+    """Connect; a user and password given here come before the DSN's."""
     try:
-        return await asyncpg.connect(dsn, server_settings={"application_name": "anabranch migrate"})
+        return await asyncpg.connect(
+            dsn, user=user, password=password, server_settings={"application_name": "anabranch migrate"}
+        )
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         raise UnavailableError(
             f"Postgres cannot be reached: {error}.", hint="Check that the server runs and that the DSN is right."
