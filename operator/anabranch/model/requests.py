@@ -1,0 +1,60 @@
+"""What callers send to the HTTP API beside the proposal's nine objects. Closed, like all that travels."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, JsonValue, StringConstraints
+
+from anabranch.model import limits
+from anabranch.model.crd.base import LongToken, Name, Namespace, Token
+from anabranch.model.objects import Generation, Hash, Revision, Scope, SharingPolicy, Visibility, Wire
+
+
+class BranchRequest(Wire):
+    """A Branch to create; the fields of its spec under the names that travel.
+
+    The name makes the request idempotent: the same again is the same branch.
+    """
+
+    name: Name
+    baseline: Name
+    baseline_namespace: Namespace | None = Field(default=None, description="default: the branch's")
+    generation: Generation | None = Field(default=None, description="default: what is current at the fork")
+    agent_id: LongToken | None = Field(default=None, description="default: the ServiceAccount's name")
+    agent_instance: Token = "default"
+    service_account: Name | None = Field(default=None, description="default: the caller's own")
+    task: Annotated[str, StringConstraints(max_length=limits.TASK_BYTES)] = ""
+    sharing_policy: SharingPolicy = SharingPolicy()
+
+
+class PrivateWrite(Wire):
+    """What to keep under a key of the private overlay."""
+
+    content: JsonValue
+    scope: Scope = "shared"
+    visibility: Visibility | None = Field(default=None, description="default: what the branch's sharing policy says")
+
+
+class BulkBatches(Wire):
+    """Several batches of one branch; each is received or refused by itself."""
+
+    batches: tuple[dict[str, Any], ...] = Field(
+        min_length=1, max_length=limits.BULK_BATCHES, description="FindingBatch objects"
+    )
+
+
+class DecisionRequest(Wire):
+    """A decision on one candidate. It counts only for exactly what the reviewer saw."""
+
+    candidate_id: Annotated[str, StringConstraints(max_length=63, pattern=r"^cand(_[0-9a-z]{26}){2}$")]
+    content_hash: Hash = Field(description="of the candidate's content, as seen")
+    base_revision: Revision = Field(description='of the record that it would replace, as seen; "0" where there is none')
+    action: Literal["accept", "reject"]
+    reason: Annotated[str, StringConstraints(max_length=512)] = ""
+
+
+class ReviewRequest(Wire):
+    """Decisions on candidates of one job: all are recorded, or none."""
+
+    decisions: tuple[DecisionRequest, ...] = Field(min_length=1, max_length=256)
