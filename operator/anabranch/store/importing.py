@@ -7,6 +7,7 @@ anything of it before the commit, and nothing is left of an import that fails.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,11 +20,13 @@ from anabranch.store import lines, publish, queries
 from anabranch.store import trie as store_trie
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator, Mapping
+    from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
 
     from anabranch.domain import trie
     from anabranch.store.database import Connection, Database
     from anabranch.store.manifests import ManifestRow
+
+    _Add = Callable[..., Awaitable[None]]
 
 _sql: Final = queries.load("importing")
 
@@ -105,7 +108,7 @@ async def import_first(
 async def _copy_records(conn: Connection, *, line: str, records: AsyncIterable[ImportRecord]) -> int:
     count = 0
     scopes: set[str] = set()
-    async for batch in _batches(records):
+    async for batch in _ahead(_batches(records)):
         count += len(batch)
         if count > LINE_RECORDS:
             raise TooLargeError(f"The import has more than {LINE_RECORDS:,} records.", hint="Split the baseline.")
@@ -133,9 +136,35 @@ async def _copy_batch(conn: Connection, *, line: str, batch: list[ImportRecord])
         raise DuplicateKeyError(
             f"A key comes twice: {error.detail or error}.", hint="Give each record a key of its own."
         ) from None
-    # Several records may have one content, within a batch and beyond it: these cannot be copied.
-    await publish.add_contents(conn, line=line, bodies=contents)
-    await publish.add_facts(conn, line=line, bodies=facts)
+    await _copy_bodies(conn, table="contents", key="content_hash", line=line, bodies=contents, add=publish.add_contents)
+    await _copy_bodies(conn, table="facts", key="fact_hash", line=line, bodies=facts, add=publish.add_facts)
+
+
+async def _copy_bodies(  # noqa: PLR0913  (two tables of one shape)
+    conn: Connection, *, table: str, key: str, line: str, bodies: dict[bytes, bytes], add: _Add
+) -> None:
+    """Store bodies by their hash: by COPY, or where one is there already, by the statement that passes over it."""
+    try:
+        async with conn.transaction():
+            await conn.copy_records_to_table(
+                table,
+                columns=("line", key, "body"),
+                records=[(line, digest, bodies[digest]) for digest in sorted(bodies)],
+            )
+    except asyncpg.UniqueViolationError:
+        await add(conn, line=line, bodies=bodies)
+
+
+async def _ahead(batches: AsyncIterator[list[ImportRecord]]) -> AsyncIterator[list[ImportRecord]]:
+    """The same batches, each made while Postgres takes in the one before."""
+    task = asyncio.ensure_future(anext(batches, None))
+    try:
+        while (batch := await task) is not None:
+            task = asyncio.ensure_future(anext(batches, None))
+            yield batch
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
 
 
 async def _batches(records: AsyncIterable[ImportRecord]) -> AsyncIterator[list[ImportRecord]]:

@@ -90,9 +90,8 @@ def touched(tag: str) -> int:
 
 def catalogue() -> dict[str, QueryDatum]:
     """Every query of the store by ``module.name``, for the tests that hold all of them to the store's rules."""
-    loader = QueryLoader(_ADAPTER(), None)
     return {
         f"{path.stem}.{query.query_name}": query
         for path in sorted(_FOLDER.glob("*.sql"))
-        for query in loader.load_query_data_from_file(path)
+        for query in QueryLoader(_ADAPTER(), None).load_query_data_from_file(path)
     }

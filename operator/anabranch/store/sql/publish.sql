@@ -1,16 +1,18 @@
 -- name: close_versions(line, generation, keys)
--- End the newest versions of some keys; gives the keys that had one, and whether that was live.
-UPDATE record_versions AS v SET to_generation = :generation
-FROM unnest(:keys::text[]) AS wanted (key)
-CROSS JOIN LATERAL (
-    SELECT r.from_generation FROM record_versions AS r
-    WHERE r.line = :line AND r.key = wanted.key
-    ORDER BY r.from_generation DESC
-    LIMIT 1
-) AS newest
-WHERE v.line = :line AND v.key = wanted.key AND v.from_generation = newest.from_generation
-  AND v.to_generation = 9223372036854775807
-RETURNING v.key, v.tombstone;
+-- End the newest versions of some keys, which are looked up first (by their place: an exact one, whatever the statistics
+-- say); gives the keys that had one, and whether that was a tombstone.
+UPDATE record_versions SET to_generation = :generation
+WHERE line = :line AND to_generation = 9223372036854775807 AND ctid = ANY(ARRAY(
+    SELECT newest.ctid
+    FROM unnest(:keys::text[]) AS wanted (key)
+    CROSS JOIN LATERAL (
+        SELECT r.ctid FROM record_versions AS r
+        WHERE r.line = :line AND r.key = wanted.key
+        ORDER BY r.from_generation DESC
+        LIMIT 1
+    ) AS newest
+))
+RETURNING key, tombstone;
 
 -- name: add_contents(line, hashes, bodies)!
 -- Store contents, each once.
@@ -37,16 +39,17 @@ WHERE v.tombstone
 
 -- name: close_nodes(line, generation, paths)!
 -- End the newest nodes at some paths, where there are any.
-UPDATE trie_nodes AS n SET to_generation = :generation
-FROM unnest(:paths::text[]) AS wanted (path)
-CROSS JOIN LATERAL (
-    SELECT t.from_generation FROM trie_nodes AS t
-    WHERE t.line = :line AND t.path = wanted.path
-    ORDER BY t.from_generation DESC
-    LIMIT 1
-) AS newest
-WHERE n.line = :line AND n.path = wanted.path AND n.from_generation = newest.from_generation
-  AND n.to_generation = 9223372036854775807;
+UPDATE trie_nodes SET to_generation = :generation
+WHERE line = :line AND to_generation = 9223372036854775807 AND ctid = ANY(ARRAY(
+    SELECT newest.ctid
+    FROM unnest(:paths::text[]) AS wanted (path)
+    CROSS JOIN LATERAL (
+        SELECT t.ctid FROM trie_nodes AS t
+        WHERE t.line = :line AND t.path = wanted.path
+        ORDER BY t.from_generation DESC
+        LIMIT 1
+    ) AS newest
+));
 
 -- name: open_nodes(line, generation, paths, hashes, bodies)!
 -- Begin nodes.

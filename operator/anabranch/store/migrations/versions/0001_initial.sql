@@ -107,7 +107,6 @@ CREATE TABLE trie_nodes (
     body                bytea NOT NULL,
     PRIMARY KEY (line, path, from_generation)
 ) WITH (fillfactor = 90);
-CREATE INDEX trie_nodes_opened ON trie_nodes (line, from_generation);
 
 -- Uploaded archives, in chunks of at most 1 MiB. A row in archives is a whole archive: it comes in the transaction
 -- that brings the last chunk.
@@ -391,3 +390,15 @@ CREATE TABLE waiting (
 CREATE INDEX waiting_due ON waiting (due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX waiting_needs ON waiting (needs_namespace, needs_name);
 CREATE INDEX waiting_unprojected ON waiting (namespace, kind, name) WHERE version <> projected;
+
+-- ------------------------------------------------------------------------------------------------------- planning
+
+-- Several indexes begin with the line, and lines come suddenly: an import brings a million rows of a line that the
+-- statistics do not know yet. The planner then expects one row of it, finds every index that begins with the line
+-- equally good, and reads the line whole. Without statistics of this column it expects a fixed share, and the index that
+-- tells more wins.
+ALTER TABLE record_versions ALTER COLUMN line SET STATISTICS 0;
+ALTER TABLE branches ALTER COLUMN line SET STATISTICS 0;
+ALTER TABLE batches ALTER COLUMN line SET STATISTICS 0;
+ALTER TABLE jobs ALTER COLUMN line SET STATISTICS 0;
+ALTER TABLE candidates ALTER COLUMN line SET STATISTICS 0;

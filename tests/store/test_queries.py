@@ -1,0 +1,84 @@
+"""Every query of the store, held to the store's rules."""
+
+from __future__ import annotations
+
+import asyncpg
+import pytest
+
+from anabranch.store import queries
+
+CATALOGUE = queries.catalogue()
+
+WITHOUT_LINE = {
+    name: reason
+    for reason, names in {
+        "the directory: by namespace, before the line is known": (
+            "lines.find",
+            "lines.list_by_namespace",
+            "lines.adopted",
+            "lines.retire_namesakes",
+            "branches.by_name",
+            "branches.list_by_namespace",
+            "jobs.by_name",
+        ),
+        "a queue: what is due in any line, by an index of its own": (
+            "lines.claim_due",
+            "leases.claim",
+            "batches.unassigned",
+            "completions.ready",
+            "jobs.unborn",
+            "projection.dirty",
+        ),
+        "resources that have no line yet": (
+            "waiting.upsert",
+            "waiting.delete",
+            "waiting.get",
+            "waiting.due",
+            "waiting.wake",
+            "projection.mark_waiting",
+        ),
+        "settings of one transaction, or temporary tables of its own": (
+            "importing.relax",
+            "restoring.relax",
+            "restoring.make_stage",
+            "restoring.staged",
+            "restoring.more_live",
+            "restoring.analyze_stage",
+        ),
+    }.items()
+    for name in names
+}
+"""Queries that take no line, each with the reason."""
+
+
+def takes_line(query) -> bool:
+    return not {"line", "lines"}.isdisjoint(query.signature.parameters)
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_a_query_takes_the_line_or_has_a_reason_not_to(name):
+    assert takes_line(CATALOGUE[name]) != (name in WITHOUT_LINE)
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_a_query_is_described_in_words(name):
+    description = CATALOGUE[name].doc_comments
+    assert description.endswith("."), name
+    assert description[0].isupper()
+
+
+async def test_postgres_accepts_every_query(database):
+    conn = await asyncpg.connect(database.operator)
+    async with conn.transaction():
+        await conn.execute(CATALOGUE["restoring.make_stage"].sql)
+        for name, query in CATALOGUE.items():
+            if not name.startswith("restoring.make") and not name.startswith("restoring.analyze"):
+                await conn.prepare(query.sql)
+    await conn.close()
+
+
+async def test_a_wrong_parameter_is_refused(database):
+    conn = await asyncpg.connect(database.operator)
+    with pytest.raises(TypeError, match="takes"):
+        await queries.load("lines").get(conn, line="x", other="y")
+    await conn.close()
