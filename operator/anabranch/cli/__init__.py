@@ -1,0 +1,1 @@
+"""The ``anabranch`` command: each command parses, calls one function of a lower layer, and prints."""

@@ -1,0 +1,43 @@
+"""``anabranch migrate``: the schema, and on request the three database roles."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import click
+
+from anabranch.model.errors import InvalidInputError
+from anabranch.store import migrate
+
+
+@click.command()
+@click.option("--dsn", envvar="ANABRANCH_MIGRATE_DSN", required=True, help="Of the role that owns the tables.")
+@click.option(
+    "--roles-from-env",
+    is_flag=True,
+    help="First make the roles with the passwords of ANABRANCH_MIGRATE_PASSWORD, ANABRANCH_OPERATOR_PASSWORD and "
+    "ANABRANCH_API_PASSWORD, then work as anabranch_migrate. The DSN is then that of a role with CREATEROLE.",
+)
+def command(dsn: str, *, roles_from_env: bool) -> None:
+    """Bring the database to this version's schema.
+
+    Safe to run again, and by several at once: one migrates, the others wait.
+    """
+    asyncio.run(_migrate(dsn, roles=_passwords() if roles_from_env else None))
+    click.echo(f"The database is at schema {migrate.head()}.")
+
+
+async def _migrate(dsn: str, *, roles: migrate.RolePasswords | None) -> None:
+    if roles is None:
+        await migrate.upgrade(dsn)
+    else:
+        await migrate.ensure_roles(dsn, roles)
+        await migrate.upgrade(dsn, password=roles.migrate)
+
+
+def _passwords() -> migrate.RolePasswords:
+    names = {part: f"ANABRANCH_{part.upper()}_PASSWORD" for part in ("migrate", "operator", "api")}
+    if missing := [name for name in names.values() if not os.environ.get(name)]:
+        raise InvalidInputError(f"{', '.join(missing)} is not set.", hint="Set a password for each role.")
+    return migrate.RolePasswords(**{part: os.environ[name] for part, name in names.items()})

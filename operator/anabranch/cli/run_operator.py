@@ -1,0 +1,58 @@
+"""``anabranch operator``: the process that watches, works and writes status."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from anabranch.controllers.operator import run
+from anabranch.controllers.settings import Settings
+from anabranch.manifests import DEFAULT_NAMESPACE
+
+
+@click.command()
+@click.option("--dsn", envvar="ANABRANCH_OPERATOR_DSN", required=True, help="Of Postgres, as the operator's role.")
+@click.option(
+    "--listen-dsn", envvar="ANABRANCH_LISTEN_DSN", help="A direct way for LISTEN, where --dsn goes through a pooler."
+)
+@click.option("--kubeconfig", help="[default: $KUBECONFIG, else the pod's ServiceAccount]")
+@click.option("--namespace", "namespaces", multiple=True, help="Serve only this one; repeatable.  [default: all]")
+@click.option("--system-namespace", envvar="ANABRANCH_SYSTEM_NAMESPACE", default=DEFAULT_NAMESPACE, show_default=True)
+@click.option(
+    "--config",
+    envvar="ANABRANCH_CONFIG",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="YAML of named sources.",
+)
+@click.option("--health-host", default="127.0.0.1", show_default=True)
+@click.option(
+    "--health-port", type=click.IntRange(0, 65535), default=0, show_default=True, help="0: no health endpoint."
+)
+@click.option("--workers", type=click.IntRange(1, 64), default=4, show_default=True, help="Jobs worked on at once.")
+def command(
+    *,
+    dsn: str,
+    listen_dsn: str | None,
+    kubeconfig: str | None,
+    namespaces: tuple[str, ...],
+    system_namespace: str,
+    config: Path | None,
+    health_host: str,
+    health_port: int,
+    workers: int,
+) -> None:
+    """Run the operator. Several may run at once: one leads and writes status, the database fences all of them."""
+    settings = Settings(
+        dsn=dsn,
+        listen_dsn=listen_dsn,
+        kubeconfig=kubeconfig,
+        namespaces=namespaces,
+        system_namespace=system_namespace,
+        config=config,
+        health_host=health_host,
+        health_port=health_port,
+        workers=workers,
+    )
+    asyncio.run(run(settings))
