@@ -65,7 +65,8 @@ def wait_until(condition, seconds=20.0):
 
 
 def test_a_control_plane_comes_up_again_with_its_data_and_leaves_nothing_when_it_goes_down(folder):
-    cluster = controlplane.up(folder)
+    cluster = controlplane.up(folder, durable=True)
+    assert "--unsafe-no-fsync" not in Processes(folder).running("etcd").cmdline()
     cluster.kubectl("create", "namespace", "kept")
     first = {component.name: component.pid for component in controlplane.status(folder)}
     assert all(first.values())

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
+from importlib import metadata
+from pathlib import Path
+from types import SimpleNamespace
 
 import asyncpg
 import pytest
 
-from anabranch.devcluster import ephemeral, postgres
+from anabranch.devcluster import ephemeral, folders, postgres
 from anabranch.devcluster.errors import DevclusterError
 from anabranch.devcluster.processes import Processes
 
@@ -74,6 +79,23 @@ async def test_two_servers_run_side_by_side(folder, embedded):
     other = postgres.start(folder, durable=False)
     assert other.dsn != embedded.dsn
     assert await fetchval(other.dsn, "SELECT 1") == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs Postgres as another user")
+async def test_a_server_runs_where_its_user_cannot_enter_the_virtual_environment(folder, tmp_path, monkeypatch):
+    wheel = metadata.distribution(postgres.WHEEL)
+    closed = tmp_path / "closed"
+    for name in (postgres.PROGRAMS, postgres.LIBRARIES):
+        shutil.copytree(Path(wheel.locate_file(name)), closed / name, symlinks=True)
+    closed.chmod(0o700)
+    monkeypatch.setattr(metadata, "distribution", lambda _: SimpleNamespace(version="0", locate_file=lambda _: closed))
+    monkeypatch.setattr(folders, "shared_cache", lambda: folder.parent / "cache")
+
+    server = postgres.start(folder, durable=False)
+
+    assert await fetchval(server.dsn, "SELECT 1") == 1
+    program = Processes(folder).running("postgres").exe()
+    assert Path(program).is_relative_to(folder.parent / "cache")
 
 
 def test_a_server_that_cannot_start_says_why(folder):

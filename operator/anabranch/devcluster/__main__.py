@@ -39,7 +39,7 @@ def build() -> None:
 @click.option("--audit", is_flag=True, help="Log each request in DIR/log/audit.log.")
 def up(folder: Path, *, audit: bool) -> None:
     """Start a control plane, and print what a shell must evaluate to use it."""
-    cluster = controlplane.up(folder, audit=audit, say=say)
+    cluster = controlplane.up(folder, durable=True, audit=audit, say=say)
     print(f"export KUBECONFIG={cluster.kubeconfig}\nexport PATH={cluster.kubectl_path.parent}:$PATH")
 
 

@@ -50,11 +50,12 @@ def cluster_kind(environment: Mapping[str, str] = os.environ) -> Kind:
     return "local"
 
 
-def cluster(folder: Path, *, audit: bool = False, say: Say = folders.silent) -> Cluster:
+def cluster(folder: Path, *, durable: bool = False, audit: bool = False, say: Say = folders.silent) -> Cluster:
     """Starts, or finds, the cluster to use.
 
     Args:
         folder: Where a cluster that is made here keeps everything; it also decides which one that is.
+        durable: Whether the data of a local control plane must survive the end of the machine.
         audit: Whether a local control plane logs each request.
         say: Takes progress.
 
@@ -66,7 +67,7 @@ def cluster(folder: Path, *, audit: bool = False, say: Say = folders.silent) -> 
         return _given(Path(os.environ[KUBECONFIG]).expanduser(), say)
     if which == "kind":
         return kind.up(folder, _kind_name(folder), say=say)
-    return controlplane.up(folder, audit=audit, say=say)
+    return controlplane.up(folder, durable=durable, audit=audit, say=say)
 
 
 def remove_cluster(folder: Path, cluster: Cluster) -> None:

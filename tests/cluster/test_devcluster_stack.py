@@ -1,0 +1,93 @@
+"""The running whole: under its own rights, the same after a restart, and gone without a trace."""
+
+from __future__ import annotations
+
+import json
+
+import asyncpg
+import psutil
+import pytest
+
+from anabranch.devcluster import controlplane
+from anabranch.devcluster import stack as stacks
+from anabranch.devcluster.ports import answers
+from anabranch.devcluster.processes import Processes
+
+
+def pid(stack, name):
+    process = Processes(stack.folder).running(name)
+    return process.pid if process else None
+
+
+def test_operator_and_api_act_as_their_own_service_accounts_and_nothing_acts_as_the_admin(stack):
+    if stack.cluster.audit_log is None:
+        pytest.skip(f"a {stack.cluster.kind} cluster shows no audit log")
+    agents = {}
+    for line in stack.cluster.audit_log.read_text().splitlines():
+        request = json.loads(line)
+        agents.setdefault(request["user"]["username"], set()).add(request.get("userAgent", "").split("/")[0])
+    assert f"system:serviceaccount:{stack.namespace}:anabranch-operator" in agents
+    assert agents["admin"] <= {"kubectl"}
+
+
+def test_starting_a_stack_that_runs_changes_nothing(stack):
+    before = {name: pid(stack, name) for name in ("operator", "api", "token-keeper")}
+    assert all(before.values())
+    assert stacks.up(stack.folder, options=stacks.Options(audit=True)) == stack
+    assert {name: pid(stack, name) for name in before} == before
+
+
+def test_a_process_that_was_killed_starts_again_where_it_was(stack):
+    url, before = stack.api_url, pid(stack, "api")
+    stack.kill("api")
+    assert pid(stack, "api") is None
+    with pytest.raises(OSError, match="refused"):
+        answers(f"{url}/readyz")
+    stack.start_api()
+    assert stack.api_url == url
+    assert pid(stack, "api") != before
+    assert answers(f"{url}/readyz")
+
+
+def test_a_second_operator_and_a_second_api_run_beside_the_first(stack):
+    try:
+        stack.start_operator("operator-2")
+        stack.start_api("api-2")
+        for name in ("operator", "operator-2", "api", "api-2"):
+            assert answers(f"{stack.url(name)}/readyz")
+    finally:
+        stack.stop("operator-2")
+        stack.stop("api-2")
+
+
+async def test_operator_and_api_use_the_database_under_their_own_roles(stack):
+    connection = await asyncpg.connect(stack.admin_dsn)
+    try:
+        query = "SELECT DISTINCT usename FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()"
+        users = {row["usename"] for row in await connection.fetch(query, stack.secrets.database)}
+    finally:
+        await connection.close()
+    assert users == {"anabranch_operator", "anabranch_api"}
+
+
+class InterruptedDemoError(Exception):
+    """Something goes wrong in the middle of a demo."""
+
+
+def interrupt(stack, seen):
+    seen["folder"] = stack.folder
+    names = {"": ("operator", "api", "token-keeper"), "postgres": ("postgres",), "cluster": controlplane.COMPONENTS}
+    for folder, processes in names.items():
+        for name in processes:
+            if process := Processes(stack.folder / folder).running(name):
+                seen["pids"].append(process.pid)
+    raise InterruptedDemoError
+
+
+def test_a_temporary_stack_leaves_no_process_and_no_file_when_its_block_fails():
+    seen = {"pids": []}
+    with pytest.raises(InterruptedDemoError), stacks.temporary() as stack:
+        interrupt(stack, seen)
+    assert len(seen["pids"]) >= 3
+    assert not any(psutil.pid_exists(each) for each in seen["pids"])
+    assert not seen["folder"].exists()
