@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from anabranch.devcluster import binaries, choose, ephemeral
+from anabranch.devcluster.errors import DevclusterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,11 +49,14 @@ def cluster(run_folder) -> Iterator[Cluster]:
 
 def pytest_collection_finish(session):
     """Builds the control plane before any test's clock runs: that takes minutes, once on a machine."""
-    if session.config.option.collectonly or choose.cluster_kind() != "local":
+    wanted = any({"cluster", "stack"} & set(item.fixturenames) for item in session.items)
+    if session.config.option.collectonly or not wanted:
         return
-    if any("cluster" in item.fixturenames for item in session.items):
-        terminal = session.config.get_terminal_writer()
-        binaries.ensure(say=terminal.line)
+    try:
+        if choose.cluster_kind() == "local":
+            binaries.ensure(say=session.config.get_terminal_writer().line)
+    except DevclusterError as error:
+        raise pytest.UsageError(str(error)) from error
 
 
 def pytest_runtest_setup(item):
