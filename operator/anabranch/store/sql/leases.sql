@@ -67,7 +67,14 @@ RETURNING *;
 
 -- name: advance(line, job_id, fence, holder, from_state, to_state, reason, detail, counts, held_job, published_generation, release, due_in)^
 -- Move a job, if it is still where the holder of this fence left it. Progress renews the lease and forgives failures.
-WITH moved AS (
+--
+-- The status of the Baseline counts what is pending and what conflicts. Its line is locked before the job, by being waited
+-- for: the one order that all transactions keep.
+WITH baseline AS (
+    UPDATE lines AS l SET version = l.version + 1
+    WHERE l.line = :line AND ('awaiting_review' IN (:from_state, :to_state) OR :to_state = 'published')
+    RETURNING l.line
+), moved AS (
     UPDATE jobs
     SET state = :to_state, reason = :reason, attempt = 0, last_error = NULL, retry_at = NULL,
         counts = coalesce(:counts, counts),
@@ -82,17 +89,13 @@ WITH moved AS (
                  ELSE statement_timestamp() + make_interval(secs => lease_seconds) END,
         finished_at = CASE WHEN :to_state = 'published' THEN statement_timestamp() END,
         version = version + 1
-    WHERE line = :line AND job_id = :job_id AND state = :from_state AND fence = :fence AND holder = :holder
+    WHERE (SELECT count(*) FROM baseline) >= 0
+      AND line = :line AND job_id = :job_id AND state = :from_state AND fence = :fence AND holder = :holder
       AND finished_at IS NULL
     RETURNING *
 ), logged AS (
     INSERT INTO transitions (line, job_id, from_state, to_state, attempt, fence, holder, detail)
     SELECT line, job_id, :from_state, :to_state, attempt, fence, :holder, :detail FROM moved
-), baseline AS (
-    -- The Baseline's status counts what is pending and what conflicts.
-    UPDATE lines AS l SET version = l.version + 1
-    FROM moved
-    WHERE l.line = :line AND ('awaiting_review' IN (:from_state, :to_state) OR :to_state = 'published')
 )
 SELECT * FROM moved;
 
@@ -105,21 +108,24 @@ WHERE line = :line AND job_id = :job_id AND fence = :fence AND holder = :holder 
 
 -- name: fail(line, job_id, fence, holder, error, retry_in)^
 -- Count a failure, keep the state, and try again later or give up.
-WITH failing AS (
+WITH baseline AS (
+    UPDATE lines AS l SET version = l.version + 1
+    FROM jobs AS j
+    WHERE l.line = :line AND j.line = :line AND j.job_id = :job_id
+      AND (:retry_in::interval IS NULL OR j.attempt >= j.retry_limit)
+    RETURNING l.line
+), failing AS (
     UPDATE jobs
     SET attempt = attempt + 1, last_error = :error, holder = NULL, lease_deadline = NULL, version = version + 1,
         failed = :retry_in::interval IS NULL OR attempt >= retry_limit,
         retry_at = CASE WHEN attempt < retry_limit THEN statement_timestamp() + :retry_in::interval END,
         due_at = CASE WHEN attempt < retry_limit THEN statement_timestamp() + :retry_in::interval END,
         finished_at = CASE WHEN :retry_in::interval IS NULL OR attempt >= retry_limit THEN statement_timestamp() END
-    WHERE line = :line AND job_id = :job_id AND fence = :fence AND holder = :holder AND finished_at IS NULL
+    WHERE (SELECT count(*) FROM baseline) >= 0
+      AND line = :line AND job_id = :job_id AND fence = :fence AND holder = :holder AND finished_at IS NULL
     RETURNING *
 ), logged AS (
     INSERT INTO transitions (line, job_id, from_state, to_state, attempt, fence, holder, detail)
     SELECT line, job_id, state, state, attempt, fence, :holder, :error FROM failing
-), baseline AS (
-    UPDATE lines AS l SET version = l.version + 1
-    FROM failing
-    WHERE l.line = :line AND failing.failed
 )
 SELECT * FROM failing;

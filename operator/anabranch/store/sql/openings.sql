@@ -101,9 +101,17 @@ SELECT line, job_id, state, attempt, fence, 'Applied by hand.' FROM opened;
 
 -- name: join_held(line, held_from)^
 -- Take hold of the open job that was split off from another. Whoever works on it is fenced off, for it has not seen all.
+-- As everywhere, the line is locked before the job.
+WITH baseline AS (
+    UPDATE lines AS l SET version = l.version + 1
+    FROM jobs AS j
+    WHERE l.line = :line AND j.line = :line AND j.held_from = :held_from
+    RETURNING l.line
+)
 UPDATE jobs
 SET fence = fence + 1, holder = NULL, lease_deadline = NULL, due_at = statement_timestamp(), version = version + 1
-WHERE line = :line AND held_from = :held_from AND state = 'awaiting_review' AND finished_at IS NULL
+WHERE (SELECT count(*) FROM baseline) >= 0
+  AND line = :line AND held_from = :held_from AND state = 'awaiting_review' AND finished_at IS NULL
 RETURNING *;
 
 -- name: held_of(line, held_from)$

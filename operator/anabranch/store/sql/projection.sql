@@ -1,0 +1,128 @@
+-- name: dirty(limit, exclude)
+-- Resources of any line whose status lags behind, at most so many of each kind, without those that are named.
+(SELECT 'Baseline' AS kind, namespace, name, uid, line, line AS id, version
+ FROM lines
+ WHERE version <> projected AND deleted_at IS NULL AND line <> ALL(:exclude::text[])
+ ORDER BY line LIMIT :limit)
+UNION ALL
+(SELECT 'Branch', namespace, name, uid, line, branch_id, version
+ FROM branches
+ WHERE version <> projected AND deleted_at IS NULL AND branch_id <> ALL(:exclude::text[])
+ ORDER BY line, branch_id LIMIT :limit)
+UNION ALL
+(SELECT 'ConsolidationJob', namespace, name, uid, line, job_id, version
+ FROM jobs
+ WHERE version <> projected AND deleted_at IS NULL AND uid IS NOT NULL AND job_id <> ALL(:exclude::text[])
+ ORDER BY line, job_id LIMIT :limit)
+UNION ALL
+(SELECT kind, namespace, name, uid, NULL, NULL, version
+ FROM waiting WHERE version <> projected ORDER BY namespace, kind, name LIMIT :limit);
+
+-- name: mark_lines(lines, versions)!
+-- Note up to which version statuses were written. One that is being changed just now is left: it will lag again.
+WITH written AS MATERIALIZED (
+    SELECT l.line, w.version
+    FROM unnest(:lines::text[], :versions::bigint[]) AS w (line, version)
+    JOIN lines AS l ON l.line = w.line AND l.projected < w.version
+    FOR NO KEY UPDATE OF l SKIP LOCKED
+)
+UPDATE lines AS l SET projected = written.version
+FROM written
+WHERE l.line = written.line;
+
+-- name: mark_branches(lines, branch_ids, versions)!
+-- Note up to which version statuses were written. One that is being changed just now is left: it will lag again.
+WITH written AS MATERIALIZED (
+    SELECT b.line, b.branch_id, w.version
+    FROM unnest(:lines::text[], :branch_ids::text[], :versions::bigint[]) AS w (line, branch_id, version)
+    JOIN branches AS b ON b.line = w.line AND b.branch_id = w.branch_id AND b.projected < w.version
+    FOR NO KEY UPDATE OF b SKIP LOCKED
+)
+UPDATE branches AS b SET projected = written.version
+FROM written
+WHERE b.line = written.line AND b.branch_id = written.branch_id;
+
+-- name: mark_jobs(lines, job_ids, versions)!
+-- Note up to which version statuses were written. One that is being changed just now is left: it will lag again.
+WITH written AS MATERIALIZED (
+    SELECT j.line, j.job_id, w.version
+    FROM unnest(:lines::text[], :job_ids::text[], :versions::bigint[]) AS w (line, job_id, version)
+    JOIN jobs AS j ON j.line = w.line AND j.job_id = w.job_id AND j.projected < w.version
+    FOR NO KEY UPDATE OF j SKIP LOCKED
+)
+UPDATE jobs AS j SET projected = written.version
+FROM written
+WHERE j.line = written.line AND j.job_id = written.job_id;
+
+-- name: mark_waiting(namespaces, kinds, names, uids, versions)!
+-- Note up to which version statuses were written; another resource of the same name is not meant.
+WITH written AS MATERIALIZED (
+    SELECT w.namespace, w.kind, w.name, v.version
+    FROM unnest(:namespaces::text[], :kinds::text[], :names::text[], :uids::text[], :versions::bigint[])
+        AS v (namespace, kind, name, uid, version)
+    JOIN waiting AS w ON w.namespace = v.namespace AND w.kind = v.kind AND w.name = v.name AND w.uid = v.uid
+                     AND w.projected < v.version
+    FOR NO KEY UPDATE OF w SKIP LOCKED
+)
+UPDATE waiting AS w SET projected = written.version
+FROM written
+WHERE w.namespace = written.namespace AND w.kind = written.kind AND w.name = written.name;
+
+-- name: baseline_status(lines)
+-- What the statuses of Baselines show.
+SELECT l.*, h.*, current, previous, newest,
+       ARRAY(SELECT m FROM manifests AS m WHERE m.line = l.line ORDER BY m.generation DESC LIMIT 5) AS history,
+       (SELECT count(*) FROM batches AS b WHERE b.line = l.line AND b.job_id IS NULL)
+       + (SELECT coalesce(sum(j.through_sequence - j.from_sequence + 1), 0)::bigint FROM jobs AS j
+          WHERE j.line = l.line AND j.finished_at IS NULL AND j.origin = 'Branch' AND j.reason <> 'BatchesMissing')
+       AS pending_batches,
+       conflicts.open AS open_conflicts, conflicts.oldest_at AS oldest_conflict_at
+FROM lines AS l
+JOIN line_heads AS h ON h.line = l.line
+LEFT JOIN manifests AS current ON current.line = l.line AND current.generation = h.current_generation
+LEFT JOIN manifests AS previous ON previous.line = l.line AND previous.generation = h.previous_generation
+LEFT JOIN manifests AS newest ON newest.line = l.line AND newest.generation = h.head_generation
+CROSS JOIN LATERAL (
+    SELECT count(*) AS open, min(j.created_at) AS oldest_at
+    FROM candidates AS c
+    JOIN jobs AS j ON j.line = l.line AND j.job_id = c.job_id
+    WHERE c.line = l.line AND c.state = 'waiting' AND c.conflicting
+) AS conflicts
+WHERE l.line = ANY(:lines::text[]);
+
+-- name: branch_status(lines, branch_ids)
+-- What the statuses of Branches show.
+SELECT b.line, b.branch_id, b.run_id, b.namespace, b.name, b.uid, b.observed_generation, b.agent_id, b.agent_instance,
+       b.service_account, b.task, b.sharing_policy, b.parent_generation, b.phase, b.final_sequence, b.created_at,
+       b.finished_at, b.deleted_at, b.version,
+       m.baseline_id AS parent_baseline_id, m.manifest_hash AS parent_manifest_hash,
+       l.namespace AS baseline_namespace, l.name AS baseline_name,
+       (WITH RECURSIVE walk (n) AS (
+            SELECT coalesce((SELECT t.prefix FROM batches AS t
+                             WHERE t.line = b.line AND t.branch_id = b.branch_id ORDER BY t.sequence DESC LIMIT 1), 0)
+            UNION ALL
+            SELECT walk.n + 1 FROM walk
+            WHERE EXISTS (SELECT FROM batches AS t
+                          WHERE t.line = b.line AND t.branch_id = b.branch_id AND t.sequence = walk.n + 1)
+        ) SELECT max(n) FROM walk) AS contiguous_through
+FROM branches AS b
+JOIN manifests AS m ON m.line = b.line AND m.generation = b.parent_generation
+JOIN lines AS l ON l.line = b.line
+WHERE b.line = ANY(:lines::text[]) AND b.branch_id = ANY(:branch_ids::text[]);
+
+-- name: job_status(lines, job_ids, shown)
+-- What the statuses of ConsolidationJobs show.
+SELECT j.*, b.namespace AS branch_namespace, b.name AS branch_name, m.baseline_id AS published_baseline_id,
+       ARRAY(SELECT c.candidate_id FROM candidates AS c
+             WHERE c.line = j.line AND c.job_id = j.job_id AND c.state IN ('accepted', 'published')
+             ORDER BY c.candidate_id LIMIT :shown) AS accepted,
+       ARRAY(SELECT c.candidate_id FROM candidates AS c
+             WHERE c.line = j.line AND c.job_id = j.job_id AND c.state = 'rejected'
+             ORDER BY c.candidate_id LIMIT :shown) AS rejected,
+       ARRAY(SELECT c.candidate_id FROM candidates AS c
+             WHERE c.line = j.line AND c.job_id = j.job_id AND c.conflicting
+             ORDER BY c.candidate_id LIMIT :shown) AS conflicts
+FROM jobs AS j
+LEFT JOIN branches AS b ON b.line = j.line AND b.branch_id = j.branch_id
+LEFT JOIN manifests AS m ON m.line = j.line AND m.generation = j.published_generation
+WHERE j.line = ANY(:lines::text[]) AND j.job_id = ANY(:job_ids::text[]);
