@@ -11,6 +11,7 @@ not talk to the API server must not import this one.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import os
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from anabranch.model.errors import UnavailableError
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
 
 _kubernetes_config: Any = config  # its functions have no types
 
@@ -145,22 +146,68 @@ class Connection:
                 f"The API server gave no answer to {method} {path} within {timeout:g} s.", hint=_UNREACHABLE_HINT
             ) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise UnavailableError(
-                f"The API server at {self.server} cannot be reached: {type(error).__name__} {error}.",
-                hint=_UNREACHABLE_HINT,
-            ) from error
+            raise self._unreachable(error) from error
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, path: str, *, query: Mapping[str, str], accept: str, idle: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Make a GET request whose answer is read line by line while it is still being written.
+
+        Args:
+            path: Absolute path on the server, already percent-encoded.
+            query: Query parameters.
+            accept: The media type wanted.
+            idle: Seconds without a byte after which the connection counts as broken.
+
+        Raises:
+            UnavailableError: If there is no answer, another one than 200, or the connection breaks.
+        """
+        limits = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=idle)
+        url = f"{self.server}{path}?{urlencode(query)}"
+        try:
+            answer = await self._rest.request(
+                "GET", url, headers=await self._headers(accept=accept), _request_timeout=limits
+            )
+            response: aiohttp.ClientResponse = answer.response
+            async with response:
+                if response.status != 200:
+                    raise UnavailableError(f"GET {path} was answered with {response.status}.", hint=_UNREACHABLE_HINT)
+                yield aiter(response.content)
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise self._unreachable(error) from error
+
+    def session(self, *middlewares: aiohttp.ClientMiddlewareType) -> aiohttp.ClientSession:
+        """A session of its own for another library, with this connection's trust; it adds no credentials.
+
+        Args:
+            middlewares: What each request passes through; the caller's way to add `authorization`.
+        """
+        connector = aiohttp.TCPConnector(limit=0, ssl=self.ssl)
+        trust_env = not _is_loopback(self.server)
+        return aiohttp.ClientSession(connector=connector, middlewares=middlewares, trust_env=trust_env)
 
     async def close(self) -> None:
         """Close every connection."""
         await self._rest.close()
 
     async def _exchange(self, method: str, url: str, *, body: Any, content_type: str) -> Answer:
-        headers = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": "anabranch"}
-        if (authorization := await self.authorization()) is not None:
-            headers["Authorization"] = authorization
+        headers = await self._headers(accept="application/json", content_type=content_type)
         limits = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS)
         response = await self._rest.request(method, url, headers=headers, body=body, _request_timeout=limits)
         return Answer(response.status, response.headers, await response.read())
+
+    async def _headers(self, *, accept: str, content_type: str = "application/json") -> dict[str, str]:
+        headers = {"Accept": accept, "Content-Type": content_type, "User-Agent": "anabranch"}
+        if (authorization := await self.authorization()) is not None:
+            headers["Authorization"] = authorization
+        return headers
+
+    def _unreachable(self, error: Exception) -> UnavailableError:
+        return UnavailableError(
+            f"The API server at {self.server} cannot be reached: {type(error).__name__} {error}.",
+            hint=_UNREACHABLE_HINT,
+        )
 
     async def _reload(self) -> bool:
         """Read the credentials anew; whether there was a file to read them from.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, TypeAlias
 from urllib.parse import quote
 
 from anabranch.model.crd import GROUP, VERSION
@@ -41,7 +41,8 @@ class Kind:
 BASELINE: Final = Kind(GROUP, VERSION, "Baseline", "baselines")
 BRANCH: Final = Kind(GROUP, VERSION, "Branch", "branches")
 JOB: Final = Kind(GROUP, VERSION, "ConsolidationJob", "consolidationjobs")
-OWN: Final = {kind.name: kind for kind in (BASELINE, BRANCH, JOB)}
+OwnName: TypeAlias = Literal["Baseline", "Branch", "ConsolidationJob"]
+OWN: Final[dict[OwnName, Kind]] = {"Baseline": BASELINE, "Branch": BRANCH, "ConsolidationJob": JOB}
 """The kinds that this operator reconciles, by name."""
 
 CONFIG_MAP: Final = Kind("", "v1", "ConfigMap", "configmaps")

@@ -1,0 +1,225 @@
+"""The one writer of `status`: reads which rows have changed since they were shown, and shows them.
+
+Rows count their changes, so however often one changes between two looks it is written once, in its newest state. A
+version is marked as shown only after the write, so a process that dies in between writes again, which changes nothing.
+Only the leader writes, and begins no write that could end after another process leads; thus no older state overwrites
+a newer one. A status never says what Postgres has not committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from anabranch.controllers.reconciler import Key
+from anabranch.controllers.status import Seen, baseline_status, branch_status, job_status, occurrences, waiting_patch
+from anabranch.kube.errors import ObjectNotFoundError, ObjectRefusedError, StaleObjectError
+from anabranch.kube.events import ObjectRef
+from anabranch.kube.kinds import OWN
+from anabranch.model.canonical import canonical_bytes, sha256
+from anabranch.model.errors import AnabranchError
+from anabranch.store import projection, waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from anabranch.controllers.announcer import Announcer
+    from anabranch.controllers.bell import Bell
+    from anabranch.controllers.reconciler import Reconciler
+    from anabranch.kube.client import KubeClient
+    from anabranch.kube.kinds import OwnName
+    from anabranch.kube.leader import Leadership
+    from anabranch.store.database import Connection, Database
+    from anabranch.store.manifests import ManifestRow
+    from anabranch.store.projection import Dirty
+
+_log = structlog.get_logger(__name__)
+
+POLL_SECONDS: Final = 1.0
+COALESCE_SECONDS: Final = 0.1
+"""Pause between two looks: what changes several times within it is written once."""
+
+QUIET_SECONDS: Final = 30.0
+"""How long a status that was written waits, when all that changed since are numbers that only ever rise."""
+
+_RISING: Final = frozenset({"lastSubmittedSequence"})
+_REFUSED_SECONDS: Final = 60.0
+_AT_ONCE: Final = 500
+_PARALLEL: Final = 16
+_WRITE_SECONDS: Final = 3.0
+"""Not more than what a Lease outlasts its renewal deadline by (see `Leadership.leading`)."""
+
+_REMEMBERED: Final = 50_000
+
+
+class Projector:
+    """Writes statuses.
+
+    Args:
+        db: What the statuses show.
+        kube: Where they are written.
+        leadership: Only the leader writes.
+        announcer: Told what happened.
+        bell: Rung when there may be something to write.
+        reconciler: Tells what is being reconciled now, which is shown when that is done, in one piece; and told of
+            what is gone.
+    """
+
+    def __init__(  # noqa: PLR0913  (its collaborators)
+        self,
+        db: Database,
+        kube: KubeClient,
+        *,
+        leadership: Leadership,
+        announcer: Announcer,
+        bell: Bell,
+        reconciler: Reconciler,
+    ) -> None:
+        self._db = db
+        self._kube = kube
+        self._leadership = leadership
+        self._announcer = announcer
+        self._bell = bell
+        self._reconciler = reconciler
+        self._seen: OrderedDict[str, Seen] = OrderedDict()
+        self._put_off: dict[str, float] = {}  # by line, branch or job id: until when
+        self._written: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
+        self._writing = asyncio.Semaphore(_PARALLEL)
+
+    def observe(self, body: Mapping[str, Any]) -> None:
+        """Remember what the status of an object says, as the watch shows it."""
+        uid = body["metadata"]["uid"]
+        if uid not in self._seen:  # what this process wrote is newer than what comes back by the watch
+            _remember(self._seen, uid, Seen.of(body.get("status")))
+
+    def forget(self, uid: str) -> None:
+        """An object is gone."""
+        self._seen.pop(uid, None)
+        self._written.pop(uid, None)
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            try:
+                wrote = await self.look() if self._leadership.leading else 0
+            except AnabranchError as error:
+                _log.warning("statuses not written", error=str(error))
+                wrote = 0
+            except Exception:  # noqa: BLE001  (one row that cannot be shown must not stop the others' for good)
+                _log.exception("statuses not written")
+                wrote = 0
+            if wrote == 0:
+                await self._bell.wait(POLL_SECONDS)
+            await asyncio.sleep(COALESCE_SECONDS)
+
+    async def look(self) -> int:
+        """Write the statuses that lag behind; how many were written."""
+        now = _now()
+        async with self._db.connection() as conn:
+            self._put_off = {identifier: until for identifier, until in self._put_off.items() if until > now}
+            found = await projection.dirty(conn, limit=_AT_ONCE, exclude=self._put_off)
+            rows = [row for row in found if not self._reconciler.is_busy(_key(row))]
+            patches = await self._patches(conn, rows)
+        written = await asyncio.gather(*(self._show(row, *patches[row.uid]) for row in rows if row.uid in patches))
+        # A row that is gone between the two reads is marked too: its next version is another one.
+        done = [row for row in written if row is not None]
+        done += [row for row in rows if row.uid not in patches]
+        if done:
+            async with self._db.connection() as conn:
+                await projection.mark(conn, done)
+        return len(done)
+
+    async def _patches(
+        self, conn: Connection, rows: Sequence[Dirty]
+    ) -> dict[str, tuple[dict[str, Any], Sequence[ManifestRow]]]:
+        """The status of each row as a merge patch, by uid; with a Baseline's, its newest manifests."""
+        now = datetime.now(UTC).replace(microsecond=0)
+        ids: dict[OwnName, list[str]] = {kind: [] for kind in OWN}
+        patches: dict[str, tuple[dict[str, Any], Sequence[ManifestRow]]] = {}
+        for row in rows:
+            if row.id is not None:
+                ids[row.kind].append(row.id)
+            elif (wait := await waiting.get(conn, namespace=row.namespace, kind=row.kind, name=row.name)) is not None:
+                patches[row.uid] = (waiting_patch(wait, seen=self._of(row.uid), now=now), ())
+        for baseline in await projection.baseline_status(conn, lines=ids["Baseline"]) if ids["Baseline"] else ():
+            status = baseline_status(baseline, seen=self._of(baseline.line.uid), now=now)
+            patches[baseline.line.uid] = (status.merge_patch(), baseline.history)
+        for branch in await projection.branch_status(conn, branch_ids=ids["Branch"]) if ids["Branch"] else ():
+            uid = branch.branch.uid
+            patches[uid] = (branch_status(branch, seen=self._of(uid), now=now).merge_patch(), ())
+        jobs = ids["ConsolidationJob"]
+        for job in await projection.job_status(conn, job_ids=jobs) if jobs else ():
+            if (job_uid := job.job.uid) is not None:
+                patches[job_uid] = (job_status(job, seen=self._of(job_uid), now=now).merge_patch(), ())
+        return patches
+
+    async def _show(self, row: Dirty, patch: dict[str, Any], manifests: Sequence[ManifestRow]) -> Dirty | None:
+        """Write one status; the row, if it is to be marked as shown."""
+        if self._is_quiet(row, patch):
+            return None
+        before = self._of(row.uid)
+        async with self._writing:
+            if not self._leadership.leading:
+                return None
+            try:
+                await self._kube.patch_status(
+                    OWN[row.kind],
+                    namespace=row.namespace,
+                    name=row.name,
+                    uid=row.uid,
+                    status=patch,
+                    timeout=_WRITE_SECONDS,
+                )
+            except (ObjectNotFoundError, StaleObjectError):
+                self.forget(row.uid)
+                await self._reconciler.gone(_key(row), row.uid)
+                return row
+            except ObjectRefusedError as error:
+                _log.error("status refused", kind=row.kind, object=f"{row.namespace}/{row.name}", error=str(error))
+                self._put_off[row.id or row.uid] = _now() + _REFUSED_SECONDS
+                return None
+        _remember(self._seen, row.uid, Seen.of(patch))
+        if row.kind == "Branch":
+            _remember(self._written, row.uid, (_now(), _steady(patch)))
+        about = ObjectRef(OWN[row.kind], row.namespace, row.name, row.uid)
+        for occurrence in occurrences(row.kind, before=before, status=patch, manifests=manifests):
+            self._announcer.tell(about, occurrence)
+        return row
+
+    def _is_quiet(self, row: Dirty, patch: dict[str, Any]) -> bool:
+        """Whether a status can wait: it was written lately, and nothing but a rising number has changed since."""
+        known = self._written.get(row.uid)
+        if row.kind != "Branch" or known is None or known[1] != _steady(patch):
+            return False
+        until = known[0] + QUIET_SECONDS
+        if _now() >= until:
+            return False
+        self._put_off[row.id or row.uid] = until
+        return True
+
+    def _of(self, uid: str) -> Seen:
+        return self._seen.get(uid, Seen())
+
+
+def _key(row: Dirty) -> Key:
+    return Key(row.kind, row.namespace, row.name)
+
+
+def _steady(patch: dict[str, Any]) -> bytes:
+    """The hash of what of a status is shown at once when it changes."""
+    return sha256(canonical_bytes({name: value for name, value in patch.items() if name not in _RISING}))
+
+
+def _remember(memory: OrderedDict[str, Any], uid: str, value: Any) -> None:
+    memory[uid] = value
+    memory.move_to_end(uid)
+    if len(memory) > _REMEMBERED:
+        memory.popitem(last=False)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,37 @@
+"""What the operator's process is told when it starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path  # noqa: TC003  (a dataclass field's type is for readers at run time too)
+
+from anabranch.manifests import DEFAULT_NAMESPACE, LEASE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Settings of one operator process.
+
+    Attributes:
+        dsn: Of Postgres, as the role of the operator.
+        listen_dsn: A direct way to Postgres for LISTEN, where `dsn` goes through a transaction pooler.
+        kubeconfig: Path; None: ``KUBECONFIG``, the pod's ServiceAccount, or ``~/.kube/config``.
+        namespaces: Those served; empty: all. A database belongs to one installation, whichever namespaces it serves.
+        system_namespace: Where the Lease of the leader stands.
+        lease: Its name.
+        config: YAML file of the named sources; None: there are none.
+        health_host: Address for /healthz and /readyz.
+        health_port: Port; 0: no health endpoint.
+        workers: Jobs that this process works on at once.
+    """
+
+    dsn: str
+    listen_dsn: str | None = None
+    kubeconfig: str | None = None
+    namespaces: tuple[str, ...] = ()
+    system_namespace: str = DEFAULT_NAMESPACE
+    lease: str = LEASE
+    config: Path | None = None
+    health_host: str = "127.0.0.1"
+    health_port: int = 0
+    workers: int = 4

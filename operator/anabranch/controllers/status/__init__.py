@@ -1,0 +1,10 @@
+"""What each resource's status says, as functions of what Postgres has. Pure: the projector reads and writes."""
+
+from anabranch.controllers.status.baseline import baseline_status
+from anabranch.controllers.status.branch import branch_status
+from anabranch.controllers.status.conditions import Seen
+from anabranch.controllers.status.job import job_status
+from anabranch.controllers.status.occurrences import occurrences
+from anabranch.controllers.status.waiting import waiting_patch
+
+__all__ = ["Seen", "baseline_status", "branch_status", "job_status", "occurrences", "waiting_patch"]

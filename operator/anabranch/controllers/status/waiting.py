@@ -1,0 +1,39 @@
+"""The status of a resource that waits for another one, and so has no row of its own yet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from anabranch.controllers.status.conditions import Draft, Seen, dated
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from anabranch.store.waiting import WaitingRow
+
+
+def waiting_patch(row: WaitingRow, *, seen: Seen, now: datetime) -> dict[str, Any]:
+    """A merge patch of the status of a resource that waits.
+
+    It says what is waited for, and leaves alone whatever else the status tells: a resource whose spec is suddenly not
+    understood has not ceased to be what it was.
+
+    Args:
+        row: What Postgres has.
+        seen: What the status said before.
+        now: For conditions that change.
+    """
+    drafts = [
+        Draft("Ready", "False", row.reason, row.message),
+        Draft(row.condition, "True", row.reason, row.message),
+    ]
+    if row.kind == "ConsolidationJob":
+        drafts.append(Draft("Complete", "False", row.reason, row.message))
+    conditions = dated(drafts, generation=row.observed_generation, seen=seen, now=now)
+    patch: dict[str, Any] = {
+        "observedGeneration": row.observed_generation,
+        "conditions": [condition.model_dump(mode="json", by_alias=True) for condition in conditions],
+    }
+    if row.kind == "Branch" and "phase" not in seen.marks:
+        patch["phase"] = "Pending"
+    return patch

@@ -1,0 +1,108 @@
+"""The wake queue: nothing in Kubernetes wakes an object when only Postgres changes, so Postgres does.
+
+Jobs with work to do, leases that ran out, batches that have no job yet, jobs that have no resource yet, and objects
+that wait for another are all rows with a time in them. Each kind of row has a *look*: a function that takes some of
+what is due, does it, and tells whether there may be more. A look runs when the bell rings and at least once a second,
+so nothing rests on a notification. Looks take rows in ways that exclude each other in Postgres: any number of processes
+may run them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+import structlog
+
+from anabranch.controllers.bell import Bell
+from anabranch.domain import backoff
+from anabranch.model.errors import AnabranchError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from anabranch.store.database import Database
+
+_log = structlog.get_logger(__name__)
+
+POLL_SECONDS: Final = 1.0
+_LONGEST_PAUSE_SECONDS: Final = 10.0
+
+
+class Look(Protocol):
+    """Takes what is due of one kind, and does it."""
+
+    @property
+    def name(self) -> str:
+        """For the log."""
+
+    @property
+    def look(self) -> Callable[[], Awaitable[bool]]:
+        """Does some of what is due; answers whether to look again at once."""
+
+
+@dataclass(frozen=True)
+class Chore:
+    """A look that is one function, which says whether there may be more."""
+
+    name: str
+    look: Callable[[], Awaitable[bool]]
+
+
+class WakeQueue:
+    """Runs looks until cancelled.
+
+    Args:
+        looks: What to run; each in a loop of its own, so that a slow one holds up no other.
+    """
+
+    def __init__(self, looks: Sequence[Look]) -> None:
+        self._looks = [(look, Bell()) for look in looks]
+
+    def ring(self) -> None:
+        """Make every look happen now."""
+        for _, bell in self._looks:
+            bell.ring()
+
+    async def run(self) -> None:
+        """Look, and look again."""
+        async with asyncio.TaskGroup() as group:
+            for look, bell in self._looks:
+                group.create_task(_keep_looking(look, bell), name=f"look for {look.name}")
+
+
+async def listen(db: Database, *, dsn: str | None, ring: Callable[[], None]) -> None:
+    """Ring at every notification of any process, until cancelled.
+
+    Whatever is notified, a batch, a review, a publication, leaves something to do or to show, so topics are not told
+    apart here.
+
+    Args:
+        db: The database.
+        dsn: A direct way to it, where `db` goes through a transaction pooler.
+        ring: What to call.
+    """
+    async with db.listen(dsn=dsn) as topics:
+        async for _ in topics:
+            ring()
+
+
+async def _keep_looking(look: Look, bell: Bell) -> None:
+    failures = 0
+    while True:
+        try:
+            again = await look.look()
+        except AnabranchError as error:
+            failures += 1
+            _log.warning("look failed", look=look.name, error=str(error))
+        except Exception:  # noqa: BLE001  (one look that fails must not end the others)
+            failures += 1
+            _log.exception("look failed", look=look.name)
+        else:
+            failures = 0
+            if not again:
+                await bell.wait(POLL_SECONDS)
+            continue
+        await asyncio.sleep(backoff.delay(failures, chance=random.random(), limit=_LONGEST_PAUSE_SECONDS))  # noqa: S311  (jitter)

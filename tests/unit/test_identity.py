@@ -1,0 +1,225 @@
+"""Identities and grants are asked once at a time, remembered for seconds, and never taken on trust."""
+
+import asyncio
+
+import pytest
+
+from anabranch.identity import Caller, Grants, Identity, grants
+from anabranch.identity.answers import Answers
+from anabranch.kube.errors import RightMissingError
+from anabranch.kube.kinds import ACCESS_REVIEW, TOKEN_REVIEW
+from anabranch.model.errors import ForbiddenError, NotFoundError, UnauthenticatedError, UnavailableError
+
+AGENT = "system:serviceaccount:team:scout"
+
+
+class ApiServer:
+    """Answers reviews as an API server does, counts them, and can be away."""
+
+    def __init__(self, *, audiences=("anabranch",), allowed=()):
+        self.audiences = list(audiences)
+        self.allowed = set(allowed)
+        self.asked = []
+        self.error = None
+        self.slow = asyncio.Event()
+        self.slow.set()
+
+    async def create(self, kind, body):
+        self.asked.append((kind.name, body["spec"]))
+        await self.slow.wait()
+        if self.error is not None:
+            raise self.error
+        if kind is TOKEN_REVIEW:
+            known = body["spec"]["token"] == "good"
+            user = {"username": AGENT, "uid": "u1", "groups": ["g"], "extra": {"pod": ["p"]}}
+            return {"status": {"authenticated": known, "audiences": self.audiences, "user": user if known else {}}}
+        assert kind is ACCESS_REVIEW
+        asked = body["spec"]["resourceAttributes"]
+        resource = "/".join(part for part in (asked["resource"], asked["subresource"]) if part)
+        return {"status": {"allowed": (resource, asked["verb"], asked["name"]) in self.allowed}}
+
+
+class Clock:
+    def __init__(self):
+        self.now = 1_000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def agent():
+    return Caller.for_service_account("team", "scout")
+
+
+async def test_a_good_token_names_its_caller_with_all_that_grants_depend_on():
+    caller = await Identity(ApiServer(), audience="anabranch").authenticate("good")
+    assert caller == Caller(AGENT, "u1", ("g",), (("pod", ("p",)),))
+    assert caller.service_account == ("team", "scout")
+
+
+@pytest.mark.parametrize("token", ["", "forged", "x" * 20_000])
+async def test_a_missing_forged_or_huge_token_is_refused_with_a_way_to_get_one(token):
+    with pytest.raises(UnauthenticatedError, match="kubectl create token"):
+        await Identity(ApiServer(), audience="anabranch").authenticate(token)
+
+
+async def test_a_token_that_was_confirmed_for_another_audience_is_refused():
+    server = ApiServer(audiences=["https://kubernetes.default.svc"])
+    with pytest.raises(UnauthenticatedError, match="not meant for the audience 'anabranch'"):
+        await Identity(server, audience="anabranch").authenticate("good")
+
+
+async def test_an_identity_is_asked_again_after_a_minute_and_a_refusal_after_five_seconds(clock):
+    server = ApiServer()
+    identity = Identity(server, audience="anabranch", clock=clock)
+    for advance, token, asked in ((0, "good", 1), (59, "good", 1), (2, "good", 2)):
+        clock.now += advance
+        await identity.authenticate(token)
+        assert len(server.asked) == asked
+    for advance, asked in ((0, 3), (4, 3), (2, 4)):
+        clock.now += advance
+        with pytest.raises(UnauthenticatedError):
+            await identity.authenticate("forged")
+        assert len(server.asked) == asked
+
+
+async def test_only_receipts_go_on_with_an_old_identity_while_the_api_server_is_away(clock):
+    server = ApiServer()
+    identity = Identity(server, audience="anabranch", clock=clock)
+    await identity.authenticate("good")
+    server.error = UnavailableError("away")
+    clock.now += 599
+    assert (await identity.authenticate("good", stale=True)).username == AGENT
+    with pytest.raises(UnavailableError):
+        await identity.authenticate("good")
+    clock.now += 2
+    with pytest.raises(UnavailableError):
+        await identity.authenticate("good", stale=True)
+
+
+async def test_an_old_identity_does_not_hide_that_our_own_account_lacks_the_right_to_ask(clock):
+    server = ApiServer()
+    identity = Identity(server, audience="anabranch", clock=clock)
+    await identity.authenticate("good")
+    server.error = RightMissingError("tokenreviews is forbidden")
+    clock.now += 61
+    with pytest.raises(RightMissingError):
+        await identity.authenticate("good", stale=True)
+
+
+async def test_a_revoked_grant_ends_within_five_seconds(agent, clock):
+    server = ApiServer(allowed={("baselines", "get", "kb")})
+    asked = Grants(server, clock=clock)
+    assert await asked.allowed(agent, grants.SEE_BASELINE, namespace="team", name="kb")
+    server.allowed.clear()
+    clock.now += 4.9
+    assert await asked.allowed(agent, grants.SEE_BASELINE, namespace="team", name="kb")
+    clock.now += 0.2
+    assert not await asked.allowed(agent, grants.SEE_BASELINE, namespace="team", name="kb")
+
+
+async def test_the_age_of_an_answer_counts_from_its_question(agent, clock):
+    server = ApiServer(allowed={("baselines", "get", "kb")})
+    asked = Grants(server, clock=clock)
+    server.slow.clear()
+    waiting = asyncio.create_task(asked.allowed(agent, grants.SEE_BASELINE, namespace="team", name="kb"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    clock.now += 4
+    server.slow.set()
+    assert await waiting
+    clock.now += 1.1
+    await asked.allowed(agent, grants.SEE_BASELINE, namespace="team", name="kb")
+    assert len(server.asked) == 2
+
+
+async def test_a_thousand_that_ask_the_same_at_once_cost_one_question(agent):
+    server = ApiServer(allowed={("baselines/events", "watch", "kb")})
+    asked = Grants(server)
+    answers = await asyncio.gather(
+        *(asked.allowed(agent, grants.FOLLOW_EVENTS, namespace="team", name="kb") for _ in range(1_000))
+    )
+    assert all(answers)
+    assert len(server.asked) == 1
+
+
+async def test_who_hangs_up_does_not_take_the_answer_from_the_others(agent):
+    server = ApiServer(allowed={("baselines", "get", "kb")})
+    asked = Grants(server)
+    server.slow.clear()
+    first, second = (
+        asyncio.create_task(asked.allowed(agent, grants.SEE_BASELINE, namespace="team", name="kb")) for _ in range(2)
+    )
+    await asyncio.sleep(0)
+    first.cancel()
+    server.slow.set()
+    assert await second
+    assert len(server.asked) == 1
+
+
+async def test_grants_of_two_callers_with_one_name_are_asked_apart(agent):
+    server = ApiServer(allowed={("baselines", "get", "kb")})
+    asked = Grants(server)
+    with_group = Caller(agent.username, agent.uid, (*agent.groups, "auditors"))
+    for caller in (agent, with_group):
+        await asked.allowed(caller, grants.SEE_BASELINE, namespace="team", name="kb")
+    assert [spec["groups"][-1] for _, spec in server.asked] == ["system:authenticated", "auditors"]
+
+
+async def test_who_may_not_see_an_object_is_told_that_it_is_absent(agent):
+    with pytest.raises(NotFoundError, match="no baseline team/kb, or you may not see it"):
+        await Grants(ApiServer()).require(agent, grants.READ_RECORDS, namespace="team", name="kb")
+
+
+async def test_who_may_see_an_object_is_told_which_grant_is_missing(agent):
+    server = ApiServer(allowed={("baselines", "get", "kb")})
+    with pytest.raises(ForbiddenError, match="lacks the verb `get` on `baselines/records` 'kb'") as denied:
+        await Grants(server).require(agent, grants.READ_RECORDS, namespace="team", name="kb")
+    assert denied.value.extra == {"grant": "baselines/records:get"}
+
+
+async def test_scopes_are_asked_one_by_one_unless_a_role_covers_all(agent):
+    server = ApiServer(allowed={("scopes", "read", "shared"), ("scopes", "read", "team/build")})
+    asked = Grants(server)
+    wanted = ["shared", "team/secret", "team/build"]
+    assert await asked.readable_scopes(agent, namespace="team", scopes=wanted) == ["shared", "team/build"]
+    server.allowed.add(("scopes", "write", ""))
+    before = len(server.asked)
+    assert await asked.scopes(agent, grants.SCOPE_WRITE, namespace="team", scopes=wanted) == wanted
+    assert len(server.asked) == before + 1
+
+
+async def test_answers_do_not_grow_beyond_their_size():
+    kept = Answers(fresh=lambda _: 60.0, size=100)
+
+    async def answer():
+        return True
+
+    for key in range(1_000):
+        await kept.ask(key, answer)
+    assert sum(kept.last(key, within=60) is not None for key in range(1_000)) == 100
+
+
+async def test_an_error_is_not_remembered(agent):
+    server = ApiServer(allowed={("baselines", "get", "kb")})
+    asked = Grants(server)
+    server.error = UnavailableError("away")
+    with pytest.raises(UnavailableError):
+        await asked.allowed(agent, grants.SEE_BASELINE, namespace="team", name="kb")
+    server.error = None
+    assert await asked.allowed(agent, grants.SEE_BASELINE, namespace="team", name="kb")
+
+
+@pytest.mark.parametrize("username", ["jane", "system:serviceaccount:team", "system:serviceaccount::scout"])
+def test_only_a_whole_service_account_name_is_a_service_account(username):
+    assert Caller(username).service_account is None
+
+
+def test_every_row_of_the_table_is_another_grant():
+    assert len({(grant.resource, grant.verb) for grant in grants.TABLE}) == len(grants.TABLE)
