@@ -37,6 +37,10 @@ WITHOUT_LINE = {
             "waiting.wake",
             "projection.mark_waiting",
         ),
+        "agents: by namespace, whichever lines they work on": (
+            "agents.claim",
+            "agents.owner",
+        ),
         "settings of one transaction, or temporary tables of its own": (
             "importing.relax",
             "restoring.relax",

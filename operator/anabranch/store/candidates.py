@@ -118,6 +118,20 @@ class CandidateView:
     canonical: CanonicalRow | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportChange:
+    """What a Baseline's source said last of a key, whatever became of it.
+
+    Attributes:
+        content_hash: 32 bytes.
+    """
+
+    key: str
+    op: Literal["put", "tombstone"]
+    scope: str
+    content_hash: bytes
+
+
 async def insert(conn: Connection, rows: Iterable[CandidateRow]) -> None:
     """Keep candidates; those that their origin job imported before (by ordinal) stay as they are.
 
@@ -162,6 +176,11 @@ async def move(conn: Connection, *, line: str, from_job: str, to_job: str, candi
 async def waiting_on_keys(conn: Connection, *, line: str, keys: Iterable[str]) -> list[CandidateRow]:
     """Candidates of any job that wait for a review, for some keys."""
     return await queries.rows(_sql.waiting_on_keys(conn, line=line, keys=list(keys)), _from_row)
+
+
+async def import_changes(conn: Connection, *, line: str) -> list[ImportChange]:
+    """What imports after the first one proposed last for each key, in the order of the keys."""
+    return await queries.rows(_sql.import_changes(conn, line=line), lambda row: ImportChange(**row))
 
 
 async def with_content(conn: Connection, *, line: str, job_id: str, after: str = "", limit: int) -> list[CandidateView]:

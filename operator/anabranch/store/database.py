@@ -21,6 +21,7 @@ from anabranch.store.notices import Listener, Notifier
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from datetime import datetime
 
     from asyncpg.pool import PoolConnectionProxy
 
@@ -46,6 +47,7 @@ _LOST_RACES: Final = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
 _UNREACHABLE: Final[tuple[type[Exception], ...]] = (
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # what the driver says when the server ends the session between two statements
     asyncpg.CannotConnectNowError,
     asyncpg.TooManyConnectionsError,
     asyncpg.AdminShutdownError,
@@ -177,6 +179,12 @@ class Database:
                 not survive.
         """
         return Listener(dsn or self._dsn, application_name=f"{self._application_name} listen")
+
+
+async def now(conn: Connection) -> datetime:
+    """The database's clock: the one by which everything here is dated."""
+    moment: datetime = await conn.fetchval("SELECT clock_timestamp()")
+    return moment
 
 
 async def prepare(conn: Connection) -> None:

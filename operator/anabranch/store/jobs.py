@@ -133,6 +133,11 @@ async def page(  # noqa: PLR0913  (filters)
     return await queries.rows(found, from_row)
 
 
+async def open_imports(conn: Connection, *, line: str) -> list[JobRow]:
+    """The jobs that still have to decide what a changed import proposed, those split off from such a job included."""
+    return await queries.rows(_sql.open_imports(conn, line=line), from_row)
+
+
 async def transitions(conn: Connection, *, line: str, job_id: str, after: int = 0, limit: int) -> list[TransitionRow]:
     """What happened to a job, in order, beginning after one ordinal."""
     found = _sql.transitions(conn, line=line, job_id=job_id, after=after, limit=limit)

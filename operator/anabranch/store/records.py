@@ -155,6 +155,21 @@ async def current_of(
     return {row["key"]: _record(row) for row in found if row["key"] is not None}
 
 
+async def at_revision(conn: Connection, *, line: str, key: str, revision: int) -> RecordRow | None:
+    """The version of a key that a revision wrote, if a retained generation shows it; without its bodies.
+
+    A restore writes old content as a new revision, so one revision names one version.
+    """
+    row = await _sql.at_revision(conn, line=line, key=key, revision=revision)
+    return None if row is None else _record(row)
+
+
+async def facts(conn: Connection, *, line: str, hashes: Collection[bytes]) -> dict[bytes, bytes]:
+    """Provenance (canonical bytes) by its hash, of those hashes that are stored."""
+    found = _sql.facts(conn, line=line, hashes=list(hashes))
+    return dict(await queries.rows(found, lambda row: (row["fact_hash"], row["body"])))
+
+
 async def diff(  # noqa: PLR0913  (a page has that many bounds)
     conn: Connection,
     *,

@@ -36,6 +36,14 @@ SELECT * FROM candidates
 WHERE line = :line AND state = 'waiting' AND key = ANY(:keys::text[])
 ORDER BY key, candidate_id;
 
+-- name: import_changes(line)
+-- What imports after the first one proposed last for each key.
+SELECT DISTINCT ON (c.key) c.key, c.op, c.scope, c.content_hash
+FROM jobs AS j
+JOIN candidates AS c ON c.line = j.line AND c.origin_job = j.job_id
+WHERE j.line = :line AND j.origin = 'Import'
+ORDER BY c.key, j.created_at DESC, c.ordinal DESC;
+
 -- name: with_content(line, job_id, after, limit)
 -- Candidates with their content, and the record that each was compared with, as a reviewer sees them.
 SELECT c.*, own.body AS content,

@@ -17,6 +17,13 @@ WHERE namespace = :namespace AND name > :after
 ORDER BY name
 LIMIT :limit;
 
+-- name: open_imports(line)
+-- Jobs that still have to decide what a changed import proposed; what was split off from one has no branch either.
+SELECT * FROM jobs
+WHERE line = :line AND finished_at IS NULL
+  AND (origin = 'Import' OR (origin = 'Held' AND branch_id IS NULL))
+ORDER BY name;
+
 -- name: transitions(line, job_id, after, limit)
 -- What happened to a job, in order.
 SELECT ordinal, from_state, to_state, attempt, fence, holder, detail, at

@@ -56,6 +56,18 @@ LEFT JOIN contents AS c ON :bodies::boolean AND c.line = :line AND c.content_has
 LEFT JOIN facts AS f ON :bodies::boolean AND f.line = :line AND f.fact_hash = v.fact_hash
 WHERE h.line = :line;
 
+-- name: at_revision(line, key, revision)^
+-- The version of a key that a revision wrote, if a retained generation shows it.
+SELECT v.key, v.revision, v.scope, v.content_hash, v.fact_hash, v.tombstone, NULL::bytea AS body, NULL::bytea AS fact_body
+FROM record_versions AS v
+WHERE v.line = :line AND v.key = :key AND v.revision = :revision
+  AND EXISTS (SELECT FROM manifests AS m
+              WHERE m.line = :line AND m.generation >= v.from_generation AND m.generation < v.to_generation);
+
+-- name: facts(line, hashes)
+-- Provenance by its hash.
+SELECT fact_hash, body FROM facts WHERE line = :line AND fact_hash = ANY(:hashes::bytea[]);
+
 -- name: diff(line, from_generation, to_generation, after_key, scopes, limit)
 -- What differs between two generations, in the order of the keys; one row of nulls if nothing does.
 SELECT a.generation AS from_found, b.generation AS to_found, h.head_generation, d.*

@@ -229,6 +229,16 @@ CREATE TABLE completions (
 );
 CREATE INDEX completions_open ON completions (line, branch_id) WHERE closed_at IS NULL;
 
+-- Who an agent id belongs to: the first ServiceAccount of the namespace that works under it, for good. What an agent
+-- remembers is kept by its id, so an id never changes hands.
+CREATE TABLE agents (
+    namespace           text COLLATE "C" NOT NULL,
+    agent_id            text COLLATE "C" NOT NULL,
+    service_account     text COLLATE "C" NOT NULL,
+    created_at          timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (namespace, agent_id)
+);
+
 -- ----------------------------------------------------------------------------------------------------------- jobs
 
 CREATE TABLE jobs (
