@@ -1,8 +1,8 @@
 """Whether a finding still fits the record that it would change.
 
 An agent works from a snapshot, so what it proposes may rest on a record that has moved on. The base revision tells:
-if it is no longer the record's revision, the agent did not know what it would overwrite, and a person decides with both
-sides in view. One case is none: a finding that says what the record says already disagrees with nobody.
+if it is no longer the record's revision, the agent did not know what it would overwrite, and a person decides with
+both sides in view. One case is none: a finding that says what the record says already disagrees with nobody.
 """
 
 from __future__ import annotations

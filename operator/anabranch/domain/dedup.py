@@ -1,7 +1,7 @@
 """Exact duplicates: the same statement made twice is one statement with two witnesses.
 
-Only equality of the canonical content counts. Likeness may be shown to a reviewer, it never decides: two findings that
-differ by one digit may be a correction.
+Only equality of the canonical content counts. Likeness may be shown to a reviewer, it never decides: two findings
+that differ by one digit may be a correction.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a Baseline's review policy says of a candidate: it may go on, it waits for a person, or it is refused.
 
-The rules stand in one function, in order, so that whoever asks why a finding waits can read why. Nothing here depends
-on a store or a clock: the same candidate under the same policy always fares alike.
+The rules stand in one function, in order, so that whoever asks why a finding waits can read why. Nothing here
+depends on a store or a clock: the same candidate under the same policy always fares alike.
 """
 
 from __future__ import annotations

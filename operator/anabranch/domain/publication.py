@@ -1,8 +1,8 @@
 """What a publication writes: a function of the accepted candidates and the records at the head.
 
-Deciding is kept apart from writing so that it can be repeated: a publication plans against the head that it saw, locks
-it, and plans again if another came in between. Two jobs whose plans touch different keys could share one generation;
-the plan does not care which.
+Deciding is kept apart from writing so that it can be repeated: a publication plans against the head that it saw,
+locks it, and plans again if another came in between. Two jobs whose plans touch different keys could share one
+generation; the plan does not care which.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What the reviewers' decisions amount to.
 
-A decision binds to what its reviewer saw: the candidate's content and the revision of the record that it would replace.
-If either has changed since, the decision counts for nothing, however many there are: nobody has approved *this*.
+A decision binds to what its reviewer saw: the candidate's content and the revision of the record that it would
+replace. If either has changed since, the decision counts for nothing, however many there are: nobody has approved
+*this*.
 """
 
 from __future__ import annotations

@@ -1,0 +1,107 @@
+"""The reconcile of a Baseline: the spec is kept, then each part of it is followed, then what was met is told.
+
+Every part compares what shall be with what is, in Postgres, and is one transaction or none: it may be repeated, and
+two operators may do it at once. The generation of the spec counts as observed only at the end, together with the
+conditions: nobody may read an old `Ready` as an answer to a new spec.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from anabranch.baselines import imports, pinning
+from anabranch.baselines.conditions import Condition
+from anabranch.kube.kinds import NAMESPACE
+from anabranch.store import jobs, lines, waiting
+
+if TYPE_CHECKING:
+    from anabranch.kube.client import KubeClient
+    from anabranch.kube.guard import ReviewGuard
+    from anabranch.model.crd import BaselineResource
+    from anabranch.store.database import Database
+    from anabranch.store.lines import HeadRow
+
+
+async def reconcile(db: Database, resource: BaselineResource, *, kube: KubeClient, guard: ReviewGuard) -> None:
+    """Bring a line to what its Baseline says.
+
+    Args:
+        db: The store.
+        resource: As read from the API server.
+        kube: Reads its namespace and its ConfigMap.
+        guard: Tells whether reviews in resources can be trusted.
+
+    Raises:
+        UnavailableError: If Postgres or the API server cannot be reached.
+    """
+    namespace = await kube.get(NAMESPACE, name=resource.namespace)
+    line = await _keep_spec(db, resource, namespace_uid=namespace["metadata"]["uid"])
+    conditions = [
+        *await imports.follow(db, kube, line=line, resource=resource),
+        *await pinning.follow_pin(db, line=line, pin=resource.spec.pin),
+        *await pinning.follow_restore(db, line=line, restore=resource.spec.restore),
+    ]
+    if gaps := await guard.gaps():
+        conditions.append(Condition("ReviewGuardMissing", "PolicyMissing", " ".join(gaps)))
+    async with db.transaction() as conn:
+        head = await lines.head(conn, line)
+        conditions += _paused(head)
+        await lines.save_spec(
+            conn,
+            line=line,
+            observed_generation=resource.generation,
+            policy=_policy(resource),
+            suspended=resource.spec.suspend,
+        )
+        await lines.set_conditions(conn, line=line, conditions=[condition.row() for condition in conditions])
+        await waiting.delete(conn, namespace=resource.namespace, kind="Baseline", name=resource.name)
+        if head.head_generation:
+            await waiting.wake(conn, needs_namespace=resource.namespace, needs_name=resource.name)
+    db.notify("work")
+    db.notify("status")
+
+
+async def forget(db: Database, *, namespace: str, name: str, uid: str) -> None:
+    """Note that the resource of a uid is gone; its line and all data stay, for a namesake to take up."""
+    async with db.connection() as conn:
+        await waiting.delete(conn, namespace=namespace, kind="Baseline", name=name, uid=uid)
+        state = await lines.find(conn, namespace=namespace, name=name)
+        if state is not None:
+            await lines.mark_deleted(conn, line=state.line.line, uid=uid)
+
+
+async def _keep_spec(db: Database, resource: BaselineResource, *, namespace_uid: str) -> str:
+    """Take the line up, with the policy that the following steps and all jobs go by; the line's id."""
+    policy = _policy(resource)
+    async with db.transaction() as conn:
+        state = await lines.adopt_or_create(
+            conn, namespace=resource.namespace, namespace_uid=namespace_uid, name=resource.name, uid=resource.uid
+        )
+        line = state.line.line
+        await lines.save_spec(
+            conn,
+            line=line,
+            observed_generation=state.line.observed_generation,
+            policy=policy,
+            suspended=resource.spec.suspend,
+        )
+        if state.line.policy != policy:
+            # What waits may need fewer reviewers now.
+            await jobs.wake_waiting(conn, line=line)
+    return line
+
+
+def _policy(resource: BaselineResource) -> dict[str, Any]:
+    return {
+        "review": resource.spec.review.model_dump(mode="json", by_alias=True),
+        "limits": resource.spec.limits.model_dump(mode="json", by_alias=True),
+    }
+
+
+def _paused(head: HeadRow) -> list[Condition]:
+    if head.pinned_generation is not None:
+        message = f"Generation {head.pinned_generation} is pinned. Remove spec.pin to return to the head and go on."
+        return [Condition("ConsolidationPaused", "Pinned", message)]
+    if head.suspended:
+        return [Condition("ConsolidationPaused", "Suspended", "Set spec.suspend to false to go on.")]
+    return []

@@ -1,0 +1,1 @@
+"""Branches: the run of an agent on a fixed manifest, and what only that agent sees."""

@@ -1,0 +1,150 @@
+"""The reconcile of a Branch: fork it, if the agent may, or say what it waits for.
+
+Whoever applies a Branch only orders a run. Whether the memory may be forked is asked of the agent's own grant, in
+the Baseline's namespace, and nobody learns more than that agent may know: a Baseline that is absent, not imported
+yet, or not granted reads the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from anabranch.branches import waits
+from anabranch.identity import Caller, grants
+from anabranch.model.errors import GoneError, NotFoundError
+from anabranch.model.ids import LineId, new_branch_id, new_run_id
+from anabranch.store import agents, branches, lines, waiting
+
+if TYPE_CHECKING:
+    from anabranch.identity import Grants
+    from anabranch.model.crd import BranchResource
+    from anabranch.store.branches import BranchRow
+    from anabranch.store.database import Database
+    from anabranch.store.lines import LineState
+
+
+async def reconcile(db: Database, resource: BranchResource, *, grants: Grants) -> None:
+    """Bring the store up to what a Branch says.
+
+    Args:
+        db: The store.
+        resource: As read from the API server.
+        grants: Answers what its agent may do.
+
+    Raises:
+        UnavailableError: If Postgres or the API server cannot be reached.
+    """
+    async with db.connection() as conn:
+        branch = await branches.by_uid(conn, namespace=resource.namespace, name=resource.name, uid=resource.uid)
+    if branch is None:
+        branch = await _fork(db, resource, grants)
+    if branch is None:
+        return
+    async with db.transaction() as conn:
+        await branches.update_spec(
+            conn,
+            line=branch.line,
+            branch_id=branch.branch_id,
+            observed_generation=resource.generation,
+            task=resource.spec.task,
+            sharing_policy=_sharing_policy(resource),
+        )
+        await waiting.delete(conn, namespace=resource.namespace, kind="Branch", name=resource.name)
+        # Jobs that a person applied before the branch was there.
+        await waiting.wake(conn, needs_namespace=resource.namespace, needs_name=resource.name)
+    db.notify("work")
+    db.notify("status")
+
+
+async def forget(db: Database, *, namespace: str, name: str, uid: str) -> None:
+    """Note that the resource of a uid is gone; its findings go their way all the same."""
+    async with db.connection() as conn:
+        await waiting.delete(conn, namespace=namespace, kind="Branch", name=name, uid=uid)
+        branch = await branches.by_uid(conn, namespace=namespace, name=name, uid=uid)
+        if branch is not None:
+            await branches.mark_deleted(conn, line=branch.line, branch_id=branch.branch_id)
+
+
+async def _fork(db: Database, resource: BranchResource, asked: Grants) -> BranchRow | None:
+    """Fork a Branch that has not been forked; None if it must wait."""
+    namespace, name = resource.baseline
+    agent = Caller.for_agent(resource)
+    async with db.connection() as conn:
+        state = await lines.find(conn, namespace=namespace, name=name)
+    granted = await asked.allowed(agent, grants.FORK, namespace=namespace, name=name)
+    if state is None or not granted or state.head.head_generation == 0:
+        await waits.wait(
+            db,
+            resource,
+            reason="BaselineUnavailable",
+            message=f"There is no Baseline {namespace}/{name} with a manifest, or {agent.username} may not fork it.",
+            needs=resource.baseline,
+        )
+        return None
+    if not await _may_use_id(db, resource, asked, agent):
+        return None
+    return await _fork_from(db, resource, state)
+
+
+async def _may_use_id(db: Database, resource: BranchResource, asked: Grants, agent: Caller) -> bool:
+    """Whether the ServiceAccount may work under the agent id; the id is its own from then on."""
+    spec = resource.spec.agent
+    if spec.agent_id != spec.service_account_name and not await asked.allowed(
+        agent, grants.USE_AGENT_ID, namespace=resource.namespace, name=spec.agent_id
+    ):
+        await waits.wait(
+            db,
+            resource,
+            reason="AgentIdNotGranted",
+            message=f"{agent.username} lacks the verb `use` on `agents` {spec.agent_id!r} in its namespace.",
+            needs=resource.baseline,
+        )
+        return False
+    async with db.connection() as conn:
+        owner = await agents.claim(
+            conn,
+            namespace=resource.namespace,
+            agent_id=spec.agent_id,
+            service_account=spec.service_account_name,
+        )
+    if owner != spec.service_account_name:
+        await waits.stall(
+            db,
+            resource,
+            reason="AgentIdTaken",
+            message=f"The agent id {spec.agent_id!r} belongs to the ServiceAccount {owner!r}. Choose another id.",
+            needs=resource.baseline,
+        )
+        return False
+    return True
+
+
+async def _fork_from(db: Database, resource: BranchResource, state: LineState) -> BranchRow | None:
+    line = LineId(state.line.line)
+    spec = resource.spec
+    try:
+        async with db.connection() as conn:
+            return await branches.fork(
+                conn,
+                line=line,
+                branch_id=new_branch_id(line),
+                run_id=new_run_id(line),
+                namespace=resource.namespace,
+                name=resource.name,
+                uid=resource.uid,
+                observed_generation=resource.generation,
+                agent_id=spec.agent.agent_id,
+                agent_instance=spec.agent.instance,
+                service_account=spec.agent.service_account_name,
+                task=spec.task,
+                sharing_policy=_sharing_policy(resource),
+                generation=spec.baseline_ref.generation,
+            )
+    except (NotFoundError, GoneError) as error:
+        await waits.stall(db, resource, reason="GenerationUnavailable", message=str(error), needs=resource.baseline)
+        return None
+
+
+def _sharing_policy(resource: BranchResource) -> dict[str, Any]:
+    """The policy in the form in which it travels."""
+    return resource.spec.sharing_policy.model_dump(mode="json")

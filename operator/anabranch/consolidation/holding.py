@@ -1,0 +1,102 @@
+"""Leaving validation or review: what is decided goes on, what must wait is split off, in one transaction.
+
+The job that goes on must not carry anything undecided, and the job that waits must not keep anything from going on.
+So whenever a job leaves a state with both kinds, the undecided ones move into a job of their own, which begins where
+they wait. Candidates keep their ids, so nobody's decision is lost.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from anabranch.consolidation.outcomes import counts
+from anabranch.store import candidates, leases, lines, openings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from anabranch.consolidation.services import Services
+    from anabranch.model.objects import JobState
+    from anabranch.store.candidates import CandidateRow
+    from anabranch.store.database import Connection, Database
+    from anabranch.store.jobs import JobRow
+
+NOTHING_TO_PUBLISH: Final = "NothingToPublish"
+
+AT_ONCE: Final = timedelta()
+
+
+async def leave(services: Services, job: JobRow, rows: Sequence[CandidateRow]) -> JobRow | None:
+    """Save what was decided on a job's candidates, and move the job to where they take it.
+
+    Args:
+        services: The parts.
+        job: The job, held.
+        rows: All its candidates, as they are to be.
+
+    Returns:
+        The job, held, in ``publishing``; or None when there is nothing more to do now.
+
+    Raises:
+        FencedError: If the job is somebody else's by now; nothing was written.
+    """
+    waiting = [row for row in rows if row.state == "waiting"]
+    accepted = [row for row in rows if row.state == "accepted"]
+    async with services.db.transaction() as conn:
+        await candidates.save_outcomes(conn, rows)
+        if waiting and not accepted:
+            await leases.advance(
+                conn,
+                job=job,
+                to_state="awaiting_review",
+                reason="AwaitingReview",
+                detail=f"{len(waiting)} of {len(rows)} candidates wait for a review",
+                counts=counts(rows, job),
+                release=True,
+            )
+            moved = None
+        else:
+            held_job = await split(conn, job, waiting) if waiting else None
+            to_state: JobState = "publishing" if accepted else "published"
+            moved = await leases.advance(
+                conn,
+                job=job,
+                to_state=to_state,
+                reason="" if accepted else NOTHING_TO_PUBLISH,
+                detail=f"{len(accepted)} accepted, {len(waiting)} held",
+                counts=counts(rows, job, held=len(waiting)),
+                held_job=held_job,
+            )
+            if not accepted:
+                await finished(conn, job)
+    announce(services.db)
+    return moved if accepted else None
+
+
+def announce(db: Database, *, feed: str | None = None) -> None:
+    """After the commit, tell every process to look: for work, for what status shows, and for a line's new events."""
+    db.notify("work")
+    db.notify("status")
+    if feed is not None:
+        db.notify(f"feed {feed}")
+
+
+async def finished(conn: Connection, job: JobRow) -> None:
+    """Let those know, in the transaction that ends a job, whose status says that it goes on."""
+    if job.origin == "Import" or (job.origin == "Held" and job.branch_id is None):
+        # The Baseline's condition ImportChanged stands until what its import proposed is decided.
+        await lines.set_due(conn, line=job.line, delay=AT_ONCE)
+
+
+async def split(conn: Connection, job: JobRow, waiting: Sequence[CandidateRow]) -> str:
+    """Move a job's waiting candidates into the job that is split off from it; the name of that one."""
+    held = await openings.open_held(conn, job=job, counts=counts(waiting))
+    await candidates.move(
+        conn,
+        line=job.line,
+        from_job=job.job_id,
+        to_job=held.job_id,
+        candidate_ids=[row.candidate_id for row in waiting],
+    )
+    return held.name

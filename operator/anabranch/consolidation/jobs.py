@@ -1,0 +1,159 @@
+"""ConsolidationJob resources: a person's job is registered, the operator's recognized, reviews are taken over.
+
+The row is the job and the resource its face, so reconciling is short: whatever the resource says that the row does not
+know yet goes into the row, and the row is woken. A reconcile that is repeated, late or doubled changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from anabranch.branches import waits
+from anabranch.model.canonical import hash_bytes
+from anabranch.model.ids import LineId, new_job_id
+from anabranch.store import branches, jobs, openings, reviews, waiting
+
+if TYPE_CHECKING:
+    from anabranch.kube.guard import ReviewGuard
+    from anabranch.model.crd import ConsolidationJobResource
+    from anabranch.store.branches import BranchRow
+    from anabranch.store.database import Database
+    from anabranch.store.jobs import JobRow
+
+KIND: Final = "ConsolidationJob"
+
+
+async def reconcile(db: Database, resource: ConsolidationJobResource, *, guard: ReviewGuard) -> None:
+    """Bring the store up to what a ConsolidationJob says.
+
+    Args:
+        db: The store.
+        resource: As read from the API server.
+        guard: Tells whether admission controls who may write reviews into resources; if not, those in them are ignored.
+
+    Raises:
+        UnavailableError: If the store cannot be reached.
+    """
+    async with db.connection() as conn:
+        job = await jobs.by_name(conn, namespace=resource.namespace, name=resource.name)
+    if job is None or (job.uid != resource.uid and not _fits(job, resource)):
+        job = await _register(db, resource)
+        if job is None:
+            return
+    async with db.connection() as conn:
+        await jobs.set_uid(
+            conn, line=job.line, job_id=job.job_id, uid=resource.uid, observed_generation=resource.generation
+        )
+        await jobs.save_spec(
+            conn,
+            line=job.line,
+            job_id=job.job_id,
+            observed_generation=resource.generation,
+            lease_seconds=int(resource.spec.lease_duration.total_seconds()),
+            retry_limit=resource.spec.retry_limit,
+        )
+        await waiting.delete(conn, namespace=resource.namespace, kind=KIND, name=resource.name)
+    if await guard.gaps():
+        return
+    if await _take_reviews(db, job, resource):
+        db.notify("work")
+
+
+async def forget(db: Database, *, namespace: str, name: str, uid: str) -> None:
+    """Note that the resource of a uid is gone. What its job does goes on, and its reviews are kept."""
+    async with db.connection() as conn:
+        await waiting.delete(conn, namespace=namespace, kind=KIND, name=name, uid=uid)
+        job = await jobs.by_name(conn, namespace=namespace, name=name)
+        if job is not None and job.uid == uid:
+            await jobs.mark_deleted(conn, line=job.line, job_id=job.job_id)
+
+
+async def _take_reviews(db: Database, job: JobRow, resource: ConsolidationJobResource) -> bool:
+    """Take over the decisions that stand in a resource, and wake the job if they changed; both or neither."""
+    decisions = [
+        reviews.Decision(
+            candidate_id=decision.candidate_id,
+            reviewer=review.reviewer,
+            content_hash=hash_bytes(decision.content_hash),
+            base_revision=int(decision.base_revision),
+            action=decision.action,
+            reason=decision.reason or "",
+        )
+        for review in resource.spec.reviews
+        for decision in review.decisions
+    ]
+    async with db.transaction() as conn:
+        changed = await reviews.sync_resource(
+            conn,
+            line=job.line,
+            job_id=job.job_id,
+            observed_generation=resource.generation,
+            decisions=decisions,
+        )
+        if changed:
+            await jobs.wake(conn, line=job.line, job_id=job.job_id)
+    return changed
+
+
+async def _register(db: Database, resource: ConsolidationJobResource) -> JobRow | None:
+    """Make the row of a job that a person applied; None if it must wait."""
+    batches = resource.spec.batches
+    needs = resource.branch or (resource.namespace, resource.name)
+    if resource.spec.origin != "Branch" or batches is None:
+        await waits.stall(
+            db,
+            resource,
+            reason="UnknownJob",
+            message="Only the operator makes jobs of this origin, and it knows none of this name. Delete the resource.",
+            needs=needs,
+        )
+        return None
+    branch = await _branch(db, resource)
+    if branch is None:
+        await waits.wait(
+            db,
+            resource,
+            reason="BranchUnavailable",
+            message="There is no such Branch yet, or its Baseline is not in this namespace.",
+            needs=needs,
+        )
+        return None
+    try:
+        async with db.connection() as conn:
+            return await openings.register_manual(
+                conn,
+                line=branch.line,
+                job_id=new_job_id(LineId(branch.line)),
+                namespace=resource.namespace,
+                name=resource.name,
+                uid=resource.uid,
+                observed_generation=resource.generation,
+                branch_id=branch.branch_id,
+                from_sequence=batches.from_,
+                through_sequence=batches.through,
+                lease_seconds=int(resource.spec.lease_duration.total_seconds()),
+                retry_limit=resource.spec.retry_limit,
+            )
+    except openings.BatchesTakenError as error:
+        await waits.stall(db, resource, reason=error.code, message=str(error), needs=needs)
+        return None
+
+
+async def _branch(db: Database, resource: ConsolidationJobResource) -> BranchRow | None:
+    """The branch that a job names, if the job lies where the branch's Baseline does."""
+    if resource.branch is None:
+        return None
+    namespace, name = resource.branch
+    async with db.connection() as conn:
+        branch = await branches.by_name(conn, namespace=namespace, name=name)
+    return branch if branch and branch.baseline_namespace == resource.namespace else None
+
+
+def _fits(job: JobRow, resource: ConsolidationJobResource) -> bool:
+    """Whether a row is what a resource of its name asks for, so that the resource may stand for it (again)."""
+    spec = resource.spec
+    if job.origin != spec.origin:
+        return False
+    if spec.batches is None:
+        return True
+    return (job.from_sequence, job.through_sequence) == (spec.batches.from_, spec.batches.through)

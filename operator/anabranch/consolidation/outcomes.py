@@ -1,0 +1,134 @@
+"""What the steps of a job have in common: how candidates are marked, counted and compared with the head."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from anabranch.domain.conflict import Assessment, assess
+from anabranch.domain.facts import FACT_SOURCES, Fact, union
+from anabranch.domain.policy import ReviewPolicy
+from anabranch.store import candidates, lines, records
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from anabranch.store.candidates import CandidateRow
+    from anabranch.store.database import Connection
+    from anabranch.store.jobs import JobRow
+    from anabranch.store.lines import LineState
+    from anabranch.store.records import RecordRow
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The newest versions of some keys, and what they were read with.
+
+    Attributes:
+        state: The line and its head.
+        records: By key, tombstones included.
+        facts: Provenance by its hash, of the records that say what one of the candidates says.
+    """
+
+    state: LineState
+    records: Mapping[str, RecordRow]
+    facts: Mapping[bytes, Fact]
+
+
+async def read_head(conn: Connection, line: str, rows: Collection[CandidateRow]) -> Head:
+    """Read what the head of the line says about some candidates' keys."""
+    state = await lines.get(conn, line)
+    generation = state.head.head_generation
+    if generation == 0:
+        return Head(state, {}, {})
+    keys = {row.key for row in rows}
+    found = await records.current_of(conn, line=line, generation=generation, keys=keys)
+    alike = {
+        record.fact_hash
+        for row in rows
+        if (record := found.get(row.key)) and not record.tombstone and assess(row, record).kind == "same"
+    }
+    bodies = await records.facts(conn, line=line, hashes=alike)
+    return Head(state, found, {digest: Fact.parse(body) for digest, body in bodies.items()})
+
+
+def compared(row: CandidateRow, head: Head) -> tuple[CandidateRow, Assessment]:
+    """A candidate as compared with the record at the head."""
+    record = head.records.get(row.key)
+    assessment = assess(row, record)
+    return (
+        replace(
+            row,
+            conflicting=assessment.kind == "conflict",
+            canonical_revision=None if record is None else record.revision,
+            canonical_hash=None if record is None else record.content_hash,
+        ),
+        assessment,
+    )
+
+
+def says_nothing_new(row: CandidateRow, head: Head, *, cited: Sequence[str]) -> bool:
+    """Whether a candidate that says what the record says brings no source that the record lacks."""
+    record = head.records.get(row.key)
+    if record is None or record.tombstone:
+        return True
+    known = head.facts[record.fact_hash].source_locators
+    return union(known, cited, limit=FACT_SOURCES) == known
+
+
+def cited(row: CandidateRow, *, verified_only: bool) -> list[str]:
+    """The source locators that a fact of this candidate may cite.
+
+    Where sources are required, a fact cites what was verified and nothing else. Where they are not, it also keeps what
+    its author named.
+    """
+    return [source["locator"] for source in row.sources if source["status"] == "verified" or not verified_only]
+
+
+def marked(row: CandidateRow, state: Any, reason: str = "", detail: str = "") -> CandidateRow:
+    """A candidate in another state, with the reason in a word and in words."""
+    return replace(row, state=state, reason=reason, detail=detail)
+
+
+def counts(rows: Collection[CandidateRow], job: JobRow | None = None, *, held: int = 0) -> dict[str, int]:
+    """How many of a job's candidates went which way.
+
+    Args:
+        rows: All that it has, and those that are being split off.
+        job: The job as it was, whose candidates that were split off before count too; None for a new one.
+        held: How many are being split off.
+    """
+    before = job.counts if job else {}
+    states = Counter(row.state for row in rows)
+    conflicting = sum(row.conflicting for row in rows if row.state in ("waiting", "accepted", "published", "rejected"))
+    return {
+        "received": len(rows) + before.get("held", 0),
+        "duplicates": states["duplicate"],
+        "accepted": states["accepted"] + states["published"],
+        "rejected": states["rejected"],
+        "conflicting": max(conflicting, before.get("conflicting", 0)),
+        "held": held + before.get("held", 0),
+    }
+
+
+async def waiting_keys(conn: Connection, rows: Sequence[CandidateRow]) -> dict[str, str]:
+    """For which keys an earlier finding of the same branch waits in another job: the job's id by key."""
+    if not rows:
+        return {}
+    first = rows[0]
+    found = await candidates.waiting_on_keys(conn, line=first.line, keys=sorted({row.key for row in rows}))
+    return {
+        row.key: row.job_id
+        for row in found
+        if row.branch_id == first.branch_id and row.job_id != first.job_id and row.branch_id is not None
+    }
+
+
+def policy_of(state: LineState, job: JobRow) -> ReviewPolicy:
+    """The review policy that a job is under.
+
+    What a changed import proposes is always reviewed, also in mode Automatic: a source replaces nothing by itself.
+    """
+    policy = ReviewPolicy.parse(state.line.policy.get("review") or {})
+    return replace(policy, automatic=False) if job.origin == "Import" else policy

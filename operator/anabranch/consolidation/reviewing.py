@@ -1,0 +1,141 @@
+"""Review: reviewers' decisions, wherever they came from, become the fate of a job's candidates.
+
+Every time somebody knocks, the whole job is looked at again: the records that its candidates would replace may have
+moved, and then the decisions that people made about them count no more, and show why.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from anabranch.consolidation import holding
+from anabranch.consolidation.outcomes import (
+    Head,
+    cited,
+    compared,
+    counts,
+    marked,
+    policy_of,
+    read_head,
+    says_nothing_new,
+)
+from anabranch.domain.review import Settlement, Verdict, settle, tally
+from anabranch.store import candidates, leases, reviews
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from anabranch.consolidation.services import Services
+    from anabranch.domain.policy import ReviewPolicy
+    from anabranch.store.candidates import CandidateRow
+    from anabranch.store.jobs import JobRow
+    from anabranch.store.reviews import ReviewRow
+
+
+async def review(services: Services, job: JobRow) -> JobRow | None:
+    """Look at a waiting job again.
+
+    Returns:
+        The job in ``publishing`` if every candidate is decided; None if it goes on waiting, or nothing was accepted.
+    """
+    async with services.db.connection() as conn:
+        rows = await candidates.of_job(conn, line=job.line, job_id=job.job_id)
+        decisions = await reviews.effective(conn, line=job.line, job_id=job.job_id)
+        waiting = [row for row in rows if row.state == "waiting"]
+        head = await read_head(conn, job.line, waiting)
+    settled = [row for row in rows if row.state != "waiting"]
+    policy = policy_of(head.state, job)
+    open_rows, duplicates = _refreshed(waiting, head, policy)
+    settlement = settle(open_rows, _verdicts(open_rows, decisions, policy))
+    if settlement.open:
+        await _keep_waiting(services, job, rows=[*open_rows, *duplicates], settled=settled, settlement=settlement)
+        return None
+    decided = [
+        *(marked(row, "accepted") for row in settlement.accepted),
+        *(marked(row, "rejected", "RejectedByReview", _why(row, decisions)) for row in settlement.rejected),
+        *(
+            marked(
+                row,
+                "waiting",
+                "KeyHeld",
+                "another finding for the key was accepted; decide against the record it makes",
+            )
+            for row in settlement.siblings
+        ),
+    ]
+    return await holding.leave(services, job, [*decided, *duplicates, *settled])
+
+
+def _refreshed(
+    rows: Iterable[CandidateRow], head: Head, policy: ReviewPolicy
+) -> tuple[list[CandidateRow], list[CandidateRow]]:
+    """The candidates as they stand to the records of now; and those that meanwhile say nothing new."""
+    open_rows: list[CandidateRow] = []
+    duplicates: list[CandidateRow] = []
+    for row in rows:
+        candidate, assessment = compared(row, head)
+        same = assessment.kind == "same"
+        if same and says_nothing_new(candidate, head, cited=cited(row, verified_only=policy.require_sources)):
+            duplicates.append(marked(candidate, "duplicate", "AlreadyKnown", "the baseline says so already"))
+        elif assessment.kind == "conflict":
+            open_rows.append(marked(candidate, "waiting", assessment.reason, assessment.detail))
+        else:
+            open_rows.append(candidate)
+    return open_rows, duplicates
+
+
+def _verdicts(rows: Sequence[CandidateRow], decisions: Iterable[ReviewRow], policy: ReviewPolicy) -> list[Verdict]:
+    by_candidate = _by_candidate(decisions)
+    return [
+        tally(
+            policy,
+            by_candidate[row.candidate_id],
+            content_hash=row.content_hash,
+            canonical_revision=row.canonical_revision or 0,
+            authors={row.author},
+        )
+        for row in rows
+    ]
+
+
+def _by_candidate(decisions: Iterable[ReviewRow]) -> Mapping[str, list[ReviewRow]]:
+    found: defaultdict[str, list[ReviewRow]] = defaultdict(list)
+    for decision in decisions:
+        found[decision.candidate_id].append(decision)
+    return found
+
+
+def _why(row: CandidateRow, decisions: Iterable[ReviewRow]) -> str:
+    """Who rejected a candidate, and the reason that they gave."""
+    for decision in decisions:
+        if decision.candidate_id == row.candidate_id and decision.action == "reject":
+            return f"{decision.reviewer}: {decision.reason}" if decision.reason else f"rejected by {decision.reviewer}"
+    return ""
+
+
+async def _keep_waiting(
+    services: Services,
+    job: JobRow,
+    *,
+    rows: Sequence[CandidateRow],
+    settled: Sequence[CandidateRow],
+    settlement: Settlement[CandidateRow],
+) -> None:
+    """Save how the candidates stand now, and let go of the job."""
+    decided = len(settlement.accepted) + len(settlement.rejected)
+    reason, detail = "AwaitingReview", f"{decided} of {decided + len(settlement.open)} candidates are decided"
+    if settlement.clashing:
+        reason = "AmbiguousAcceptance"
+        detail = f"two findings were accepted for each of {len(settlement.clashing)} keys; reject one of each"
+    async with services.db.transaction() as conn:
+        await candidates.save_outcomes(conn, rows)
+        await leases.advance(
+            conn,
+            job=job,
+            to_state="awaiting_review",
+            reason=reason,
+            detail=detail,
+            counts=counts([*rows, *settled], job),
+            release=True,
+        )

@@ -1,0 +1,147 @@
+"""Validation: which candidates are the same, which have sources, which still fit, and so which may go on.
+
+Looking sources up may take seconds, so all of it comes before the one transaction that leaves this state. In that
+transaction the candidates that must wait are split off into a job of their own: one conflict holds nobody up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from anabranch.consolidation import holding
+from anabranch.consolidation.outcomes import (
+    Head,
+    cited,
+    compared,
+    marked,
+    policy_of,
+    read_head,
+    says_nothing_new,
+    waiting_keys,
+)
+from anabranch.consolidation.sources import Citation
+from anabranch.domain.dedup import group
+from anabranch.domain.facts import FACT_RUNS, FACT_SOURCES, union
+from anabranch.domain.policy import ReviewPolicy, Route, route
+from anabranch.identity import Caller
+from anabranch.model.locators import parse_locator
+from anabranch.store import branches, candidates
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from anabranch.consolidation.services import Services
+    from anabranch.consolidation.sources import Found
+    from anabranch.store.candidates import CandidateRow
+    from anabranch.store.jobs import JobRow
+
+
+async def validate(services: Services, job: JobRow) -> JobRow | None:
+    """Decide on a job's candidates as far as no person is needed.
+
+    Returns:
+        The job in ``publishing`` or ``published``; None if it waits for a review now.
+
+    Raises:
+        UnreachableSourceError: If a source could not be asked; another try may succeed.
+    """
+    async with services.db.connection() as conn:
+        rows = await candidates.of_job(conn, line=job.line, job_id=job.job_id)
+    settled = [row for row in rows if row.state != "pending"]
+    distinct, duplicates = _merged([row for row in rows if row.state == "pending"])
+    checked = await _check_sources(services, job, distinct)
+    async with services.db.connection() as conn:
+        head = await read_head(conn, job.line, checked)
+        held = await waiting_keys(conn, checked)
+    decided = _decide(checked, head, policy=policy_of(head.state, job), held=held)
+    return await holding.leave(services, job, [*decided, *duplicates, *settled])
+
+
+def _merged(rows: list[CandidateRow]) -> tuple[list[CandidateRow], list[CandidateRow]]:
+    """Statements made once, with the sources of all who made them; and the duplicates."""
+    distinct: list[CandidateRow] = []
+    duplicates: list[CandidateRow] = []
+    for same in group(rows):
+        # Whoever made the statement last knew the newest record; the others are further witnesses.
+        kept = max(same.all, key=lambda row: row.base_revision)
+        sources: dict[str, dict[str, Any]] = {}
+        for row in same.all:
+            for source in row.sources:
+                sources.setdefault(source["locator"], source)
+        distinct.append(
+            replace(
+                kept,
+                sources=tuple(sources.values())[:FACT_SOURCES],
+                origin_runs=union(*(row.origin_runs for row in same.all), limit=FACT_RUNS),
+            )
+        )
+        detail = f"the same as candidate {kept.candidate_id}"
+        duplicates += [marked(row, "duplicate", "ExactDuplicate", detail) for row in same.all if row is not kept]
+    return distinct, duplicates
+
+
+async def _check_sources(services: Services, job: JobRow, rows: list[CandidateRow]) -> list[CandidateRow]:
+    """Look up the sources that nobody has looked up yet."""
+    pending = {source["locator"] for row in rows for source in row.sources if source["status"] == "pending"}
+    if not pending or job.branch_id is None:
+        return rows
+    async with services.db.connection() as conn:
+        branch = await branches.get(conn, job.branch_id)
+    if branch is None:
+        return rows
+    citation = Citation(
+        line=job.line,
+        namespace=job.namespace,
+        branch_id=branch.branch_id,
+        agent=Caller.for_service_account(branch.namespace, branch.service_account),
+    )
+    found = await services.sources.check(citation, sorted(pending), last_try=job.attempt >= job.retry_limit)
+    return [replace(row, sources=tuple(_looked_up(source, found) for source in row.sources)) for row in rows]
+
+
+def _looked_up(source: dict[str, Any], found: Mapping[str, Found]) -> dict[str, Any]:
+    result = found.get(source["locator"])
+    if result is None or source["status"] != "pending":
+        return source
+    return source | {"status": "verified" if result.verified else "unresolved", "detail": result.detail}
+
+
+def _decide(
+    rows: list[CandidateRow], head: Head, *, policy: ReviewPolicy, held: Mapping[str, str]
+) -> list[CandidateRow]:
+    """Where each distinct candidate goes, in the order in which they were submitted.
+
+    Of several findings for one key the first one stands as if it were alone, and the later ones wait: they would come
+    upon the record that the first one makes. So it does not matter how a run's batches are cut into jobs.
+    """
+    decided = []
+    keys: Counter[str] = Counter()
+    for row in rows:
+        candidate, assessment = compared(row, head)
+        if assessment.kind == "same" and says_nothing_new(
+            candidate, head, cited=cited(candidate, verified_only=policy.require_sources)
+        ):
+            decided.append(marked(candidate, "duplicate", "AlreadyKnown", "the baseline says so already"))
+            continue
+        way = route(policy, candidate, head.records.get(row.key), assessment, verified_kinds=_verified_kinds(candidate))
+        if way.way != "reject":
+            way = _in_turn(way, row.key, held=held, earlier=keys[row.key])
+            keys[row.key] += 1
+        state = {"accept": "accepted", "wait": "waiting", "reject": "rejected"}[way.way]
+        decided.append(marked(candidate, state, way.reason, way.detail))
+    return decided
+
+
+def _in_turn(way: Route, key: str, *, held: Mapping[str, str], earlier: int) -> Route:
+    """Let a candidate wait behind earlier ones of the same branch for the same key."""
+    if way.way == "accept" and key in held:
+        return Route("wait", "KeyHeld", f"an earlier finding of this run for the key waits in job {held[key]}")
+    if way.way == "accept" and earlier:
+        return Route("wait", "KeyHeld", "an earlier finding of this run is for the same key")
+    return way
+
+
+def _verified_kinds(row: CandidateRow) -> set[str]:
+    return {parse_locator(source["locator"]).kind for source in row.sources if source["status"] == "verified"}
