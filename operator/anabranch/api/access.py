@@ -1,0 +1,246 @@
+"""Who calls, and whether they may: a dependency for each kind of object that a route is about.
+
+Every one of them authenticates first, then asks for the grants of its row, and only then looks at anything else of the
+request, its body above all. An object that is absent and one that the caller may not know of are answered in the same
+words.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Depends, Path
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from anabranch.api.parts import Parts, WithParts
+from anabranch.api.routing import GRANT, may_fail
+from anabranch.baselines import read as baselines
+from anabranch.branches import read as branches
+from anabranch.consolidation import read as consolidation
+from anabranch.identity import Caller, Grant, grants
+from anabranch.identity.permissions import absent
+from anabranch.model.errors import ForbiddenError, NotFoundError, UnauthenticatedError, UnavailableError
+from anabranch.model.ids import is_id
+from anabranch.store.branches import BranchRow
+from anabranch.store.jobs import JobRow
+from anabranch.store.lines import LineState
+
+_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+_REF = r"^[a-z0-9]([-._a-z0-9]*[a-z0-9])?$"
+
+NamespacePath = Annotated[str, Path(alias="namespace", max_length=63, pattern=_LABEL)]
+BaselinePath = Annotated[str, Path(alias="baseline", max_length=253, pattern=_REF)]
+BranchPath = Annotated[str, Path(alias="branch", max_length=253, pattern=_REF, description="id or resource name")]
+JobPath = Annotated[str, Path(alias="job", max_length=253, pattern=_REF, description="id or resource name")]
+
+_bearer = HTTPBearer(
+    auto_error=False,
+    bearerFormat="JWT",
+    description="A token of the cluster for this installation's audience: `kubectl create token NAME --audience …`",
+)
+Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InNamespace:
+    """A caller in a namespace."""
+
+    caller: Caller
+    namespace: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnBaseline:
+    """A caller at a Baseline that they may use so.
+
+    Attributes:
+        scopes: Those of the line's that the caller may read; empty where the route reads none.
+    """
+
+    caller: Caller
+    state: LineState
+    scopes: Sequence[str] = ()
+
+    @property
+    def line(self) -> str:
+        """The line's id."""
+        return self.state.head.line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnBranch:
+    """A caller at a branch."""
+
+    caller: Caller
+    branch: BranchRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnJob:
+    """A caller at a consolidation job.
+
+    Attributes:
+        only_branch: Where the caller sees it only as the agent of this branch: what is not of it stays hidden.
+    """
+
+    caller: Caller
+    job: JobRow
+    only_branch: str | None = None
+
+
+class Asking:
+    """A dependency that asks for grants.
+
+    Args:
+        rows: Rows of the table; the first one decides over the route.
+        stale: Go on with answers of at most ten minutes ago while the API server cannot be reached.
+    """
+
+    def __init__(self, *rows: Grant, stale: bool = False) -> None:
+        self.rows = rows
+        self.stale = stale
+
+    def document(self, operation: dict[str, Any]) -> None:
+        """Name the rows, and what a caller without them is answered."""
+        operation[GRANT] = [{"resource": row.resource, "verb": row.verb, "what": row.what} for row in self.rows]
+        may_fail(operation, UnauthenticatedError, ForbiddenError, NotFoundError, UnavailableError)
+
+    async def authenticate(self, parts: Parts, credentials: HTTPAuthorizationCredentials | None) -> Caller:
+        """The caller."""
+        return await parts.identity.authenticate(credentials.credentials if credentials else "", stale=self.stale)
+
+
+class Namespaced(Asking):
+    """For lists: the handler leaves out what its row does not show to the caller."""
+
+    async def __call__(self, parts: WithParts, credentials: Credentials, namespace: NamespacePath) -> InNamespace:
+        """Authenticate."""
+        return InNamespace(caller=await self.authenticate(parts, credentials), namespace=namespace)
+
+
+class Granted(Asking):
+    """For what a grant in the namespace allows, with no object of its own."""
+
+    async def __call__(self, parts: WithParts, credentials: Credentials, namespace: NamespacePath) -> InNamespace:
+        """Authenticate, and require the grant."""
+        caller = await self.authenticate(parts, credentials)
+        await parts.grants.require(caller, self.rows[0], namespace=namespace)
+        return InNamespace(caller=caller, namespace=namespace)
+
+
+class OfBaseline(Asking):
+    """For one Baseline; with the row of a scope verb also for the scopes that the caller holds it on."""
+
+    async def __call__(
+        self, parts: WithParts, credentials: Credentials, namespace: NamespacePath, baseline: BaselinePath
+    ) -> OnBaseline:
+        """Authenticate, require the grant, and find the line."""
+        caller = await self.authenticate(parts, credentials)
+        await parts.grants.require(caller, self.rows[0], namespace=namespace, name=baseline)
+        state = await baselines.find(parts.db, namespace=namespace, name=baseline)
+        if state is None:
+            raise absent("baseline", namespace=namespace, name=baseline)
+        scopes: Sequence[str] = ()
+        if grants.SCOPE_READ in self.rows:
+            known = await baselines.scopes(parts.db, state.head.line)
+            scopes = await parts.grants.readable_scopes(caller, namespace=namespace, scopes=known)
+        return OnBaseline(caller=caller, state=state, scopes=scopes)
+
+
+class OfBranch(Asking):
+    """For one branch, as anybody may see it who may see its resource."""
+
+    async def __call__(
+        self, parts: WithParts, credentials: Credentials, namespace: NamespacePath, branch: BranchPath
+    ) -> OnBranch:
+        """Authenticate, find the branch, and check the grant."""
+        caller = await self.authenticate(parts, credentials)
+        row = await _branch(parts, namespace, branch)
+        name = row.name if row else branch
+        allowed = await parts.grants.allowed(caller, self.rows[0], namespace=namespace, name=name, stale=self.stale)
+        if row is None or not allowed or not self.admits(caller, row):
+            raise absent("branch", namespace=namespace, name=branch)
+        return OnBranch(caller=caller, branch=row)
+
+    def admits(self, caller: Caller, row: BranchRow) -> bool:  # noqa: ARG002  (the narrower kind looks at both)
+        """Whether the branch is open to this caller, beside the grant."""
+        return True
+
+
+class OfOwnBranch(OfBranch):
+    """For what only the branch's own agent may touch, whatever grants others hold."""
+
+    def admits(self, caller: Caller, row: BranchRow) -> bool:
+        """Whether the caller is the branch's agent."""
+        return is_agent(caller, row)
+
+
+class OfJob(Asking):
+    """For one consolidation job, as a reviewer, or as the agent whose findings it holds."""
+
+    async def __call__(
+        self, parts: WithParts, credentials: Credentials, namespace: NamespacePath, job: JobPath
+    ) -> OnJob:
+        """Authenticate, find the job, and check the grant."""
+        caller = await self.authenticate(parts, credentials)
+        row = await consolidation.find(parts.db, namespace=namespace, ref=job)
+        seen = await see_job(parts, caller, row) if row is not None else None
+        if seen is None:
+            raise absent("job", namespace=namespace, name=job)
+        return seen
+
+
+class OfReview(OfJob):
+    """For deciding on a job's candidates."""
+
+    async def __call__(
+        self, parts: WithParts, credentials: Credentials, namespace: NamespacePath, job: JobPath
+    ) -> OnJob:
+        """Authenticate, find the job, and require the grant to decide."""
+        seen = await super().__call__(parts, credentials, namespace, job)
+        if not await parts.grants.allowed(seen.caller, self.rows[0], namespace=namespace, name=seen.job.name):
+            grant = self.rows[0]
+            raise ForbiddenError(
+                f"{seen.caller.username} lacks the verb `{grant.verb}` on `{grant.resource}` in namespace {namespace}.",
+                hint=f"Ask for a Role that allows it: it lets one {grant.what}.",
+                grant=f"{grant.resource}:{grant.verb}",
+            )
+        return seen
+
+
+async def see_job(parts: Parts, caller: Caller, job: JobRow) -> OnJob | None:
+    """How a caller may see a job; None: not at all."""
+    if await parts.grants.allowed(caller, grants.SEE_CANDIDATES, namespace=job.namespace, name=job.name):
+        return OnJob(caller=caller, job=job)
+    branch = await branches.get(parts.db, job.branch_id) if job.branch_id else None
+    if branch is None or not is_agent(caller, branch):
+        return None
+    own = await parts.grants.allowed(caller, grants.OWN_BRANCH, namespace=branch.namespace, name=branch.name)
+    return OnJob(caller=caller, job=job, only_branch=branch.branch_id) if own else None
+
+
+async def base_scopes(parts: Parts, at: OnBranch) -> Sequence[str]:
+    """The scopes in which the agent may read its branch's parent manifest now."""
+    branch, caller = at.branch, at.caller
+    namespace, name = branch.baseline_namespace, branch.baseline_name
+    if not await parts.grants.allowed(caller, grants.READ_RECORDS, namespace=namespace, name=name):
+        return ()
+    known = await baselines.scopes(parts.db, branch.line)
+    return await parts.grants.readable_scopes(caller, namespace=namespace, scopes=known)
+
+
+def is_agent(caller: Caller, branch: BranchRow) -> bool:
+    """Whether a caller is the agent whose run a branch is."""
+    return caller.service_account == (branch.namespace, branch.service_account)
+
+
+async def visible(parts: Parts, caller: Caller, grant: Grant, *, namespace: str, names: Sequence[str]) -> set[str]:
+    """Those of some objects on which a caller holds a grant."""
+    return set(await parts.grants.scopes(caller, grant, namespace=namespace, scopes=names))
+
+
+async def _branch(parts: Parts, namespace: str, ref: str) -> BranchRow | None:
+    if not is_id("br", ref):
+        return await branches.find(parts.db, namespace=namespace, name=ref)
+    row = await branches.get(parts.db, ref)
+    return row if row is not None and row.namespace == namespace and row.deleted_at is None else None

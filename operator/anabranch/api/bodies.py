@@ -1,0 +1,161 @@
+"""Bodies: read with a limit, checked against their digest, parsed strictly.
+
+FastAPI would read a body whole before any limit is known and parse it leniently (the last of two members of one name
+wins, NaN is a number). So bodies are read here: counted while they arrive, refused at the limit, and then parsed as
+everything that is hashed must be.
+"""
+
+import hashlib
+from collections.abc import AsyncIterator
+from typing import Any, Final, Generic, TypeVar
+
+import http_sf
+from fastapi import Request
+from pydantic import BaseModel, ValidationError
+
+from anabranch.api.problems import invalid
+from anabranch.api.routing import may_fail
+from anabranch.model.canonical import parse_json
+from anabranch.model.errors import DigestMismatchError, InvalidInputError, TooLargeError
+from anabranch.model.limits import CONTENT_BYTES
+
+M = TypeVar("M", bound=BaseModel)
+
+ENVELOPE_BYTES: Final = 64 << 10
+"""What a request may need beside its content: names, hashes, white space."""
+
+_DIGESTS: Final = {"sha-256": hashlib.sha256, "sha-512": hashlib.sha512}
+
+
+class RawBody:
+    """Reads a body of at most so many bytes.
+
+    Args:
+        limit: Bytes.
+        what: What the error calls it: ``batch``.
+        media_type: What the document says of it.
+        schema: Its JSON Schema in the document.
+        hint: What to do with one that is too large.
+    """
+
+    def __init__(
+        self,
+        *,
+        limit: int,
+        what: str,
+        media_type: str = "application/json",
+        schema: dict[str, Any] | None = None,
+        hint: str = "Send less at once.",
+    ) -> None:
+        self._limit = limit
+        self._what = what
+        self._media_type = media_type
+        self._schema = schema if schema is not None else {"type": "string", "format": "binary"}
+        self._hint = hint
+
+    async def __call__(self, request: Request) -> bytes:
+        """Read it."""
+        return b"".join([chunk async for chunk in self.chunks(request)])
+
+    def document(self, operation: dict[str, Any]) -> None:
+        """Describe the body, and what is answered to one that is not as it must be."""
+        content = {self._media_type: {"schema": self._schema}}
+        operation["requestBody"] = {"required": True, "content": content}
+        may_fail(operation, DigestMismatchError, TooLargeError)
+        operation.setdefault("parameters", []).append(
+            {
+                "name": "Content-Digest",
+                "in": "header",
+                "required": False,
+                "schema": {"type": "string"},
+                "description": "RFC 9530: the body is refused when it has another digest (sha-256, sha-512)",
+            }
+        )
+
+    async def chunks(self, request: Request) -> AsyncIterator[bytes]:
+        """The body as it arrives; its end is reached only if it had the digest that its header names.
+
+        Raises:
+            TooLargeError: As soon as it is known.
+            DigestMismatchError: At the end.
+            InvalidInputError: If the header or the encoding is not understood.
+        """
+        _check_encoding(request)
+        expected = _expected(request)
+        announced = request.headers.get("content-length", "")
+        if announced.isascii() and announced.isdigit() and int(announced) > self._limit:
+            raise self._too_large()
+        hashed = {name: _DIGESTS[name]() for name in expected}
+        size = 0
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > self._limit:
+                raise self._too_large()
+            for digest in hashed.values():
+                digest.update(chunk)
+            yield chunk
+        for name, digest in hashed.items():
+            if digest.digest() != expected[name]:
+                raise DigestMismatchError(
+                    f"The body that arrived does not have the {name} digest of its Content-Digest.",
+                    hint="It was torn or altered on the way: send it again.",
+                )
+
+    def _too_large(self) -> TooLargeError:
+        return TooLargeError(
+            f"The {self._what} is larger than {self._limit} bytes.", hint=self._hint, limit=self._limit
+        )
+
+
+class JsonBody(RawBody, Generic[M]):
+    """Reads a JSON body as a model.
+
+    Args:
+        model: What it must be.
+        limit: Bytes.
+    """
+
+    def __init__(self, model: type[M], *, limit: int = CONTENT_BYTES + ENVELOPE_BYTES) -> None:
+        schema = {"$ref": f"#/components/schemas/{model.__name__}"}
+        super().__init__(limit=limit, what="body", schema=schema)
+        self.model = model
+
+    async def __call__(self, request: Request) -> M:  # type: ignore[override]
+        """Read and parse it."""
+        return fit(self.model, parse_json(await super().__call__(request)))
+
+
+def fit(model: type[M], value: Any) -> M:
+    """A JSON value as a model.
+
+    Raises:
+        InvalidInputError: Naming each field that does not fit.
+    """
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise invalid(error.errors(include_url=False), within="body") from None
+
+
+def _check_encoding(request: Request) -> None:
+    encoding = request.headers.get("content-encoding", "identity")
+    if encoding.lower() != "identity":
+        raise InvalidInputError(f"The content encoding {encoding[:40]!r} is not taken.", hint="Send the body as it is.")
+
+
+def _expected(request: Request) -> dict[str, bytes]:
+    """The digests of a Content-Digest header that can be checked."""
+    field = request.headers.get("content-digest")
+    if field is None:
+        return {}
+    try:
+        members: Any = http_sf.parse(field.encode("latin-1"), tltype="dictionary")
+    except (http_sf.StructuredFieldError, ValueError):
+        members = {}
+    known = {name: member[0] for name, member in members.items() if name in _DIGESTS and isinstance(member[0], bytes)}
+    if not known:
+        raise InvalidInputError(
+            "The Content-Digest header holds no sha-256 or sha-512 digest.",
+            hint="Write it as RFC 9530 does: Content-Digest: sha-256=:<base64>:",
+        )
+    return known

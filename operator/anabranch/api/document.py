@@ -1,0 +1,50 @@
+"""The OpenAPI 3.1 document: FastAPI's, and with it the schemas of what is not read by FastAPI."""
+
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from anabranch.model.answers import Problem
+from anabranch.model.objects import FindingBatch, RunCompletion
+from anabranch.model.requests import BranchRequest, BulkBatches, PrivateWrite, ReviewRequest
+
+REQUESTS: Final[tuple[type[BaseModel], ...]] = (
+    Problem,
+    BranchRequest,
+    BulkBatches,
+    FindingBatch,
+    PrivateWrite,
+    ReviewRequest,
+    RunCompletion,
+)
+"""Models that the document refers to by name, and FastAPI does not know of."""
+
+
+def document(app: FastAPI) -> dict[str, Any]:
+    """The document of an application."""
+    made = get_openapi(
+        title=app.title,
+        version=app.version,
+        openapi_version="3.1.0",
+        description=app.description,
+        license_info=app.license_info,
+        routes=app.routes,
+        separate_input_output_schemas=app.separate_input_output_schemas,
+    )
+    _, definitions = models_json_schema(
+        [(model, "validation") for model in REQUESTS], ref_template="#/components/schemas/{model}"
+    )
+    schemas = made["components"]["schemas"]
+    for name, schema in definitions["$defs"].items():
+        schemas.setdefault(name, schema)
+    # FastAPI's own errors never leave the API: each operation documents problems instead.
+    for item in made["paths"].values():
+        for operation in item.values():
+            operation["responses"]["422"]["content"].pop("application/json", None)
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    made["components"]["schemas"] = dict(sorted(schemas.items()))
+    return made

@@ -1,0 +1,73 @@
+"""The parts that handlers call, opened once for a process."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Annotated, cast
+
+from fastapi import Depends, Request
+
+from anabranch.api.settings import Settings
+from anabranch.domain.cursor import Sealer
+from anabranch.feed.poll import Feed
+from anabranch.feed.waking import Waking
+from anabranch.identity import Grants, Identity
+from anabranch.kube.client import KubeClient
+from anabranch.store.database import Database
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a request may need.
+
+    Attributes:
+        db: The store, as the API's role.
+        kube: The API server, as the API's account.
+        identity: Tells who calls.
+        grants: Tells what they may do.
+        sealer: Makes and opens cursors.
+        feed: Reads feeds.
+        waking: Wakes those that wait for one.
+    """
+
+    db: Database
+    kube: KubeClient
+    identity: Identity
+    grants: Grants
+    sealer: Sealer
+    feed: Feed
+    waking: Waking
+
+
+@contextlib.asynccontextmanager
+async def opened(settings: Settings) -> AsyncIterator[Parts]:
+    """The parts, for the length of a block.
+
+    Raises:
+        InvalidInputError: If the cursor keys are missing or too short.
+        UnavailableError: If Postgres cannot be reached, or there is no Kubernetes configuration.
+    """
+    sealer = Sealer(settings.cursor_keys)
+    async with contextlib.AsyncExitStack() as stack:
+        db = await Database.open(settings.dsn, application_name="anabranch-api")
+        stack.push_async_callback(db.close)
+        kube = await KubeClient.open(settings.kubeconfig)
+        stack.push_async_callback(kube.close)
+        waking = await stack.enter_async_context(Waking(db, dsn=settings.listen_dsn))
+        yield Parts(
+            db=db,
+            kube=kube,
+            identity=Identity(kube, audience=settings.audience),
+            grants=Grants(kube),
+            sealer=sealer,
+            feed=Feed(db, sealer, waking),
+            waking=waking,
+        )
+
+
+def parts_of(request: Request) -> Parts:
+    """The parts of the application that serves a request."""
+    return cast("Parts", request.app.state.parts)
+
+
+WithParts = Annotated[Parts, Depends(parts_of)]

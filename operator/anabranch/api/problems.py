@@ -1,0 +1,116 @@
+"""Errors as RFC 9457 problems: each error class of this system is one, and nothing else ever leaves the API."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from anabranch.model.answers import FieldError, Problem
+from anabranch.model.errors import AnabranchError, InvalidInputError
+
+MEDIA_TYPE: Final = "application/problem+json"
+TYPES: Final = "/problems/"
+"""Problem types are relative references: this path, and the code."""
+
+RETRY_SECONDS: Final = 1
+
+_log = logging.getLogger(__name__)
+
+
+class RouteNotFoundError(AnabranchError):
+    """There is no such path."""
+
+    status = 404
+    code = "RouteNotFound"
+
+
+class MethodNotAllowedError(AnabranchError):
+    """The path is served, but not with this method."""
+
+    status = 405
+    code = "MethodNotAllowed"
+
+
+class UnexpectedError(AnabranchError):
+    """A defect of this program."""
+
+
+def problem(error: AnabranchError) -> Problem:
+    """The problem that an error is."""
+    return Problem(
+        type=f"{TYPES}{error.code}",
+        title=HTTPStatus(error.status).phrase,
+        status=error.status,
+        detail=error.detail,
+        code=error.code,
+        hint=error.hint,
+        **error.extra,
+    )
+
+
+def response(error: AnabranchError, headers: Mapping[str, str] | None = None) -> Response:
+    """The response that an error is."""
+    sent = {"Cache-Control": "no-store", **(headers or {})}
+    if error.status == HTTPStatus.UNAUTHORIZED:
+        sent["WWW-Authenticate"] = "Bearer"
+    if error.status == HTTPStatus.SERVICE_UNAVAILABLE:
+        sent["Retry-After"] = str(RETRY_SECONDS)
+    if error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+        sent["Connection"] = "close"  # what is left of the body is not read
+    body = problem(error).model_dump_json(exclude_none=True)
+    return Response(body, status_code=error.status, media_type=MEDIA_TYPE, headers=sent)
+
+
+def invalid(errors: Sequence[Any], *, within: str = "") -> InvalidInputError:
+    """The error for what pydantic found, naming each field.
+
+    Args:
+        errors: As `ValidationError.errors` lists them.
+        within: What the fields are in, where their places do not tell: ``body``.
+    """
+    found = [
+        FieldError(field=".".join(map(str, (*([within] if within else []), *error["loc"]))), message=error["msg"])
+        for error in errors
+    ]
+    shown = "; ".join(f"{each.field}: {each.message}" for each in found[:3])
+    more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""
+    return InvalidInputError(
+        f"{shown}{more}.", hint="Mend the named fields, as the OpenAPI document describes them.", errors=found[:100]
+    )
+
+
+def install(app: FastAPI) -> None:
+    """Have the application answer with problems, whatever is raised."""
+
+    @app.exception_handler(AnabranchError)
+    async def known(_request: Request, error: AnabranchError) -> Response:
+        if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            _log.warning("answered %d: %s", error.status, error)
+        return response(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def unfit(_request: Request, error: RequestValidationError) -> Response:
+        return response(invalid(error.errors()))
+
+    @app.exception_handler(HTTPException)
+    async def unrouted(request: Request, error: HTTPException) -> Response:
+        path = request.url.path[:200]
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            allowed = (error.headers or {}).get("Allow", "")
+            detail = f"{path} does not take {request.method}."
+            return response(MethodNotAllowedError(detail, hint=f"Use {allowed}."), error.headers)
+        return response(
+            RouteNotFoundError(f"There is nothing at {path}.", hint="GET /openapi.json lists every path."),
+            error.headers,
+        )
+
+    @app.exception_handler(Exception)
+    async def unforeseen(_request: Request, _error: Exception) -> Response:
+        # Starlette raises it again once this is sent, and the server logs it with its traceback.
+        return response(
+            UnexpectedError("The API met an error of its own.", hint="Try again; if it stays, report it with its log.")
+        )

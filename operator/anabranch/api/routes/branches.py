@@ -1,0 +1,169 @@
+"""Branches, the private overlay, and what both layers show."""
+
+import re
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from pydantic import Field
+
+from anabranch.api.access import Granted, InNamespace, Namespaced, OfBranch, OfOwnBranch, OnBranch, base_scopes, visible
+from anabranch.api.bodies import JsonBody
+from anabranch.api.paging import PageQuery, Pager, QueryModel
+from anabranch.api.parts import WithParts
+from anabranch.api.replies import ASK_AGAIN, kept, reply
+from anabranch.api.routing import Route, may_fail
+from anabranch.branches import creation, private, read
+from anabranch.identity import grants
+from anabranch.model.answers import BranchPage, BranchPending, PrivatePage, PrivateRecord, ViewedRecord
+from anabranch.model.errors import ConflictError, InvalidInputError, PreconditionFailedError
+from anabranch.model.objects import BranchManifest, Key
+from anabranch.model.requests import BranchRequest, PrivateWrite
+
+router = APIRouter(prefix="/v1/namespaces/{namespace}/branches", route_class=Route, tags=["branches"])
+
+AtBranch = Annotated[OnBranch, Depends(OfBranch(grants.SEE_BRANCH))]
+AtOwnBranch = Annotated[OnBranch, Depends(OfOwnBranch(grants.OWN_BRANCH))]
+RecordKey = Annotated[Key, Path(alias="key")]
+
+_REVISION = re.compile(r'"(0|[1-9][0-9]{0,18})"')
+
+_creating: dict[str, object] = {}
+may_fail(_creating, ConflictError)
+_writing: dict[str, object] = {}
+may_fail(_writing, ConflictError, PreconditionFailedError)
+
+
+class ViewQuery(QueryModel):
+    """Which layer to look at."""
+
+    layer: Literal["base", "private", "merged"] = Field(
+        "merged", description="base: the parent manifest; private: the overlay; merged: the overlay over the parent"
+    )
+
+
+@router.get("", response_model=BranchPage, summary="List branches")
+async def list_branches(
+    at: Annotated[InNamespace, Depends(Namespaced(grants.SEE_BRANCH))], parts: WithParts, query: PageQuery
+) -> Response:
+    """The branches of a namespace that the caller may see, by name."""
+    pager = Pager(parts.sealer, f"branches {at.namespace}")
+    after = pager.place(query.cursor) or ""
+    rows = await read.page(parts.db, namespace=at.namespace, after=after, limit=query.limit)
+    names = [row.name for row in rows]
+    seen = await visible(parts, at.caller, grants.SEE_BRANCH, namespace=at.namespace, names=names)
+    items = await read.describe(parts.db, [row for row in rows if row.name in seen], parts.sealer)
+    return reply(BranchPage(items=tuple(items), next_cursor=pager.after(names, query.limit, str)))
+
+
+@router.post(
+    "",
+    response_model=BranchManifest,
+    status_code=201,
+    summary="Create a branch",
+    responses={
+        200: {"model": BranchManifest, "description": "The same request made it before"},
+        202: {"model": BranchPending, "description": "Created, and not forked yet: look at `Location` again"},
+    },
+    openapi_extra=_creating,
+)
+async def create_branch(
+    at: Annotated[InNamespace, Depends(Granted(grants.CREATE_BRANCH, grants.DELEGATE))],
+    parts: WithParts,
+    body: Annotated[BranchRequest, Depends(JsonBody(BranchRequest))],
+) -> Response:
+    """Create a Branch resource, and wait a moment for its fork.
+
+    The branch's agent must be the caller's own ServiceAccount, or one that the caller holds `delegate` for.
+    """
+    outcome = await creation.create(parts.db, parts.kube, parts.grants, at.caller, namespace=at.namespace, request=body)
+    location = {"Location": f"/v1/namespaces/{at.namespace}/branches/{body.name}"}
+    if isinstance(outcome.branch, BranchPending):
+        return reply(outcome.branch, status=202, headers={**location, "Retry-After": "1"})
+    (manifest,) = await read.describe(parts.db, [outcome.branch], parts.sealer)
+    return reply(manifest, status=201 if outcome.new else 200, headers=location)
+
+
+@router.get("/{branch}", response_model=BranchManifest, summary="Show a branch")
+async def get_branch(at: AtBranch, parts: WithParts, request: Request) -> Response:
+    """A branch, by its id or its resource's name."""
+    (manifest,) = await read.describe(parts.db, [at.branch], parts.sealer)
+    return kept(request, manifest, caching=ASK_AGAIN)
+
+
+@router.get("/{branch}/records", response_model=PrivatePage, summary="List private records")
+async def list_private(at: AtOwnBranch, parts: WithParts, query: PageQuery) -> Response:
+    """The private overlay, by key."""
+    pager = Pager(parts.sealer, f"private {at.branch.branch_id}")
+    after = pager.place(query.cursor) or ""
+    items = await read.private_page(parts.db, at.branch, after=after, limit=query.limit)
+    cursor = pager.after(items, query.limit, lambda item: item.key)
+    return reply(PrivatePage.model_construct(items=tuple(items), next_cursor=cursor))
+
+
+@router.get("/{branch}/records/{key:path}", response_model=PrivateRecord, summary="Read a private record")
+async def get_private(at: AtOwnBranch, key: RecordKey, parts: WithParts) -> Response:
+    """A record of the private overlay. Its revision is the ETag."""
+    record = await read.private_record(parts.db, at.branch, key)
+    return reply(record, headers={"ETag": f'"{record.revision}"'})
+
+
+@router.put(
+    "/{branch}/records/{key:path}",
+    response_model=PrivateRecord,
+    summary="Write a private record",
+    openapi_extra=_writing,
+)
+async def put_private(
+    at: AtOwnBranch,
+    key: RecordKey,
+    parts: WithParts,
+    request: Request,
+    body: Annotated[PrivateWrite, Depends(JsonBody(PrivateWrite))],
+) -> Response:
+    """Write a record of the private overlay.
+
+    With `If-Match: "<revision>"` only over that revision, with `If-None-Match: *` only where there is none.
+    """
+    row = await private.put(
+        parts.db,
+        branch=at.branch,
+        key=key,
+        content=body.content,
+        scope=body.scope,
+        visibility=body.visibility,
+        expected=_expected(request),
+        readable=await base_scopes(parts, at),
+    )
+    record = read.private_wire(row)
+    return reply(record, headers={"ETag": f'"{record.revision}"'})
+
+
+@router.delete(
+    "/{branch}/records/{key:path}", status_code=204, summary="Delete a private record", openapi_extra=_writing
+)
+async def delete_private(at: AtOwnBranch, key: RecordKey, parts: WithParts, request: Request) -> Response:
+    """Delete a record of the private overlay; with `If-Match` only that revision."""
+    revision = await private.delete(parts.db, branch=at.branch, key=key, expected=_expected(request))
+    return Response(status_code=204, headers={"ETag": f'"{revision}"'})
+
+
+@router.get("/{branch}/view/{key:path}", response_model=ViewedRecord, summary="Read a record as the branch sees it")
+async def view(at: AtOwnBranch, key: RecordKey, parts: WithParts, query: Annotated[ViewQuery, Query()]) -> Response:
+    """A record of the parent manifest, of the overlay, or of both, naming its layer and revision."""
+    scopes = () if query.layer == "private" else await base_scopes(parts, at)
+    return reply(await read.view(parts.db, at.branch, key, layer=query.layer, scopes=scopes))
+
+
+def _expected(request: Request) -> int | None:
+    """The revision that a write demands; 0: none; None: whatever is there."""
+    match, none_match = request.headers.get("if-match"), request.headers.get("if-none-match")
+    if match is None and none_match is None:
+        return None
+    if match is None and none_match == "*":
+        return 0
+    if none_match is None and match is not None and (tag := _REVISION.fullmatch(match.strip())):
+        return int(tag[1])
+    raise InvalidInputError(
+        "The precondition is not understood.",
+        hint='Send If-Match: "<revision>" with the ETag that you have, or If-None-Match: * for a new record.',
+    )

@@ -1,0 +1,140 @@
+"""Batches of findings, and the completion of a run: what an agent hands in, to be kept before it is acknowledged."""
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Response
+
+from anabranch.api import problems
+from anabranch.api.access import OfOwnBranch, OnBranch
+from anabranch.api.bodies import RawBody, fit
+from anabranch.api.paging import PageQuery, Pager
+from anabranch.api.parts import Parts, WithParts
+from anabranch.api.replies import reply
+from anabranch.api.routing import Route, may_fail
+from anabranch.branches import completion, read
+from anabranch.consolidation import admission, receipt
+from anabranch.identity import grants
+from anabranch.model.answers import BatchPage, BulkAnswer, BulkResult, CompletionState
+from anabranch.model.canonical import canonical_bytes, hash_text, parse_json
+from anabranch.model.errors import AnabranchError, ConflictError, GoneError, InvalidInputError, NotFoundError
+from anabranch.model.limits import BATCH_BYTES, BULK_BYTES
+from anabranch.model.objects import Publication, Receipt, RunCompletion, Sequence
+from anabranch.model.requests import BulkBatches
+from anabranch.store.completions import CompletionRow
+
+router = APIRouter(prefix="/v1/namespaces/{namespace}/branches/{branch}", route_class=Route, tags=["findings"])
+
+AtOwnBranch = Annotated[OnBranch, Depends(OfOwnBranch(grants.OWN_BRANCH))]
+AtReceipt = Annotated[OnBranch, Depends(OfOwnBranch(grants.OWN_BRANCH, grants.SCOPE_WRITE, stale=True))]
+SequencePath = Annotated[Sequence, Path(alias="sequence")]
+
+_batch_body = RawBody(
+    limit=BATCH_BYTES,
+    what="batch",
+    schema={"$ref": "#/components/schemas/FindingBatch"},
+    hint="Split it into several sequences.",
+)
+_bulk_body = RawBody(
+    limit=BULK_BYTES,
+    what="request",
+    schema={"$ref": "#/components/schemas/BulkBatches"},
+    hint="Send fewer batches at once.",
+)
+_submitting: dict[str, object] = {}
+may_fail(_submitting, ConflictError, GoneError)
+
+
+@router.put(
+    "/batches/{sequence}",
+    response_model=Receipt | Publication,
+    summary="Submit a batch",
+    openapi_extra=_submitting,
+)
+async def put_batch(
+    at: AtReceipt, sequence: SequencePath, parts: WithParts, body: Annotated[bytes, Depends(_batch_body)]
+) -> Response:
+    """Receive a batch. The same again is answered with the same receipt, or with its publication once there is one."""
+    return reply(await _receive(parts, at, body, sequence=sequence))
+
+
+@router.post("/batches", response_model=BulkAnswer, summary="Submit several batches", openapi_extra=_submitting)
+async def post_batches(at: AtReceipt, parts: WithParts, body: Annotated[bytes, Depends(_bulk_body)]) -> Response:
+    """Receive up to 100 batches, in their order; each is received or refused by itself."""
+    value = await asyncio.to_thread(parse_json, body)
+    results = [await _bulk_result(parts, at, batch) for batch in fit(BulkBatches, value).batches]
+    return reply(BulkAnswer(results=tuple(results)))
+
+
+@router.get("/batches", response_model=BatchPage, summary="List received batches")
+async def list_batches(at: AtOwnBranch, parts: WithParts, query: PageQuery) -> Response:
+    """The batches that came in, by sequence, without their changes."""
+    pager = Pager(parts.sealer, f"batches {at.branch.branch_id}")
+    after = pager.place(query.cursor) or 0
+    items = await read.received(parts.db, at.branch, after=after, limit=query.limit)
+    cursor = pager.after(items, query.limit, lambda item: item.sequence)
+    return reply(BatchPage(items=tuple(items), next_cursor=cursor))
+
+
+@router.get("/batches/{sequence}", response_model=Receipt | Publication, summary="What became of a batch")
+async def get_batch(at: AtOwnBranch, sequence: SequencePath, parts: WithParts) -> Response:
+    """Its receipt, or the publication that its job ended with."""
+    return reply(await receipt.acknowledgement(parts.db, branch=at.branch, sequence=sequence))
+
+
+@router.put("/completion", response_model=CompletionState, summary="Complete the run", openapi_extra=_submitting)
+async def put_completion(
+    at: AtOwnBranch,
+    parts: WithParts,
+    body: Annotated[
+        bytes,
+        Depends(RawBody(limit=BATCH_BYTES, what="completion", schema={"$ref": "#/components/schemas/RunCompletion"})),
+    ],
+) -> Response:
+    """Close the run once every batch up to `last_submitted_sequence` is in; the same again changes nothing."""
+    value = await asyncio.to_thread(parse_json, body)
+    model = fit(RunCompletion, value)
+    return reply(_completion(await completion.submit(parts.db, branch=at.branch, completion=model, raw=value)))
+
+
+@router.get("/completion", response_model=CompletionState, summary="How the run was completed")
+async def get_completion(at: AtOwnBranch, parts: WithParts) -> Response:
+    """The completion, and whether batches are missing still."""
+    row = await read.completion(parts.db, at.branch)
+    if row is None:
+        raise NotFoundError("The run is not completed.", hint="PUT its RunCompletion when it ends.")
+    return reply(_completion(row))
+
+
+async def _receive(parts: Parts, at: OnBranch, body: bytes, *, sequence: int | None) -> Receipt | Publication:
+    submission = await receipt.read(body)
+    if sequence is not None and submission.batch.sequence != sequence:
+        raise InvalidInputError(
+            f"The batch has the sequence {submission.batch.sequence}, the path {sequence}.",
+            hint="Send each batch to its own sequence.",
+        )
+    await admission.admit(parts.grants, at.caller, branch=at.branch, submission=submission)
+    return await receipt.receive(parts.db, branch=at.branch, submission=submission)
+
+
+async def _bulk_result(parts: Parts, at: OnBranch, batch: dict[str, Any]) -> BulkResult:
+    sequence = batch.get("sequence")
+    named = sequence if type(sequence) is int else None
+    try:
+        answer = await _receive(parts, at, canonical_bytes(batch), sequence=None)
+    except AnabranchError as error:
+        found = problems.problem(error).model_dump(mode="json", exclude_none=True)
+        return BulkResult(sequence=named, status=error.status, answer=found)
+    return BulkResult(sequence=named, status=200, answer=answer.model_dump(mode="json"))
+
+
+def _completion(row: CompletionRow) -> CompletionState:
+    return CompletionState(
+        branch_id=row.branch_id,
+        run_id=row.run_id,
+        content_hash=hash_text(row.content_hash),
+        last_submitted_sequence=row.last_submitted_sequence,
+        contiguous_through=row.contiguous_through,
+        received_at=row.received_at,
+        closed_at=row.closed_at,
+    )

@@ -1,0 +1,90 @@
+"""Consolidation jobs: their candidates with both sides of each conflict, their steps, and the decisions on them."""
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import Field
+
+from anabranch.api.access import InNamespace, Namespaced, OfJob, OfReview, OnJob, see_job
+from anabranch.api.bodies import JsonBody
+from anabranch.api.paging import PageQuery, Pager, Paging
+from anabranch.api.parts import WithParts
+from anabranch.api.replies import ASK_AGAIN, kept, reply
+from anabranch.api.routing import Route, may_fail
+from anabranch.consolidation import read, review
+from anabranch.identity import grants
+from anabranch.model.answers import CandidatePage, JobPage, ReviewAnswer, TransitionPage
+from anabranch.model.errors import ConflictError
+from anabranch.model.limits import REVIEW_BYTES
+from anabranch.model.objects import ConsolidationJob, JobState
+from anabranch.model.requests import ReviewRequest
+
+router = APIRouter(prefix="/v1/namespaces/{namespace}/jobs", route_class=Route, tags=["jobs"])
+
+AtJob = Annotated[OnJob, Depends(OfJob(grants.SEE_CANDIDATES))]
+
+_deciding: dict[str, object] = {}
+may_fail(_deciding, review.StaleReviewError, review.SelfReviewError, ConflictError)
+
+
+class JobsQuery(Paging):
+    """Which jobs to list."""
+
+    state: JobState | None = Field(None, description="only those in this state")
+
+
+@router.get("", response_model=JobPage, summary="List jobs")
+async def list_jobs(
+    at: Annotated[InNamespace, Depends(Namespaced(grants.SEE_CANDIDATES))],
+    parts: WithParts,
+    query: Annotated[JobsQuery, Query()],
+) -> Response:
+    """The jobs of a namespace that the caller may see, by name: a reviewer all, an agent those of its own branches."""
+    pager = Pager(parts.sealer, f"jobs {at.namespace} {query.state}")
+    after = pager.place(query.cursor) or ""
+    rows = await read.page(parts.db, namespace=at.namespace, state=query.state, after=after, limit=query.limit)
+    seen = await asyncio.gather(*(see_job(parts, at.caller, row) for row in rows))
+    items = await read.describe(parts.db, [row for row, shown in zip(rows, seen, strict=True) if shown])
+    cursor = pager.after(rows, query.limit, lambda row: row.name)
+    return reply(JobPage(items=tuple(items), next_cursor=cursor))
+
+
+@router.get("/{job}", response_model=ConsolidationJob, summary="Show a job")
+async def get_job(at: AtJob, parts: WithParts, request: Request) -> Response:
+    """A job, by its id or its resource's name; of candidates' ids the first 20."""
+    (job,) = await read.describe(parts.db, [at.job])
+    return kept(request, job, caching=ASK_AGAIN)
+
+
+@router.get("/{job}/candidates", response_model=CandidatePage, summary="List candidates")
+async def list_candidates(at: AtJob, parts: WithParts, query: PageQuery) -> Response:
+    """What the job decides about, each beside the record that it would replace. An agent sees its own findings."""
+    pager = Pager(parts.sealer, f"candidates {at.job.job_id}")
+    after = pager.place(query.cursor) or ""
+    items, place = await read.candidate_page(parts.db, at.job, branch_id=at.only_branch, after=after, limit=query.limit)
+    return reply(CandidatePage.model_construct(items=tuple(items), next_cursor=pager.cursor(place)))
+
+
+@router.get("/{job}/transitions", response_model=TransitionPage, summary="List transitions")
+async def list_transitions(at: AtJob, parts: WithParts, query: PageQuery) -> Response:
+    """What happened to the job, step by step."""
+    pager = Pager(parts.sealer, f"transitions {at.job.job_id}")
+    after = pager.place(query.cursor) or 0
+    items = await read.transition_page(parts.db, at.job, after=after, limit=query.limit)
+    cursor = pager.after(items, query.limit, lambda item: item.ordinal)
+    return reply(TransitionPage(items=tuple(items), next_cursor=cursor))
+
+
+@router.post("/{job}/review", response_model=ReviewAnswer, summary="Decide on candidates", openapi_extra=_deciding)
+async def post_review(
+    at: Annotated[OnJob, Depends(OfReview(grants.DECIDE, grants.SEE_CANDIDATES))],
+    parts: WithParts,
+    body: Annotated[ReviewRequest, Depends(JsonBody(ReviewRequest, limit=4 * REVIEW_BYTES))],
+) -> Response:
+    """Record decisions as the verified caller, all or none; the job takes them up at once.
+
+    A decision names the content and the record that the reviewer saw, and is refused if either has changed.
+    """
+    rows = await review.decide(parts.db, job=at.job, caller=at.caller, decisions=body.decisions)
+    return reply(ReviewAnswer(job_id=at.job.job_id, decisions=tuple(map(read.review_entry, rows))))

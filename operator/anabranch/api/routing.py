@@ -1,0 +1,52 @@
+"""Routes that document themselves: what a dependency checks, and what it refuses with, stands in the OpenAPI document.
+
+A route's dependencies say which grant is asked and how a body is read. The document is made from the same objects that
+do the checking, so it cannot claim another grant than the one that is asked.
+"""
+
+import copy
+from typing import Any, Protocol, runtime_checkable
+
+from fastapi.routing import APIRoute
+
+from anabranch.api.problems import MEDIA_TYPE
+from anabranch.model.errors import AnabranchError, InvalidInputError
+
+GRANT: str = "x-anabranch-grant"
+"""Where an operation names the rows of the table of grants that it asks for; an empty list: it is open to all."""
+
+
+@runtime_checkable
+class Documented(Protocol):
+    """A dependency that has something to say in the OpenAPI document."""
+
+    def document(self, operation: dict[str, Any]) -> None:
+        """Add it to an operation."""
+
+
+class Route(APIRoute):
+    """A route that lets its dependencies document themselves."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        operation = copy.deepcopy(self.openapi_extra or {})
+        for dependency in self.dependant.dependencies:
+            if isinstance(dependency.call, Documented):
+                dependency.call.document(operation)
+        may_fail(operation, InvalidInputError, AnabranchError)
+        self.openapi_extra = operation
+
+
+def may_fail(operation: dict[str, Any], *errors: type[AnabranchError]) -> None:
+    """Document problems that an operation may answer with; the root of them stands for all others."""
+    responses = operation.setdefault("responses", {})
+    for error in errors:
+        status = "default" if error is AnabranchError else str(error.status)
+        content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+        known = responses.setdefault(status, {"description": "", "content": content})
+        text = "Any other problem." if error is AnabranchError else f"{error.code}: {_summary(error)}"
+        known["description"] = " ".join(filter(None, (known["description"], text)))
+
+
+def _summary(error: type[AnabranchError]) -> str:
+    return (error.__doc__ or "").partition("\n")[0]

@@ -1,0 +1,64 @@
+"""What the API is told when it starts: by its environment, so that one image serves every installation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+from anabranch.manifests.install import DEFAULT_NAMESPACE, default_audience
+from anabranch.model.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How one process of the API runs.
+
+    Attributes:
+        dsn: Of Postgres, as the role of the API.
+        audience: Of this installation: what tokens must be meant for.
+        cursor_keys: Secrets that cursors are sealed with; the first one seals, all open.
+        host: Address to listen on.
+        port: Port to listen on.
+        listen_dsn: A direct way to Postgres, where ``dsn`` goes through a transaction pooler.
+        kubeconfig: Path of the kubeconfig; None: the usual places.
+    """
+
+    dsn: str = field(repr=False)
+    audience: str
+    cursor_keys: tuple[bytes, ...] = field(repr=False)
+    host: str = "127.0.0.1"
+    port: int = 8080
+    listen_dsn: str | None = field(default=None, repr=False)
+    kubeconfig: str | None = None
+
+    @classmethod
+    def from_environment(
+        cls, environment: Mapping[str, str], *, dsn: str | None = None, host: str = "127.0.0.1", port: int = 8080
+    ) -> Self:
+        """Settings from ``ANABRANCH_API_DSN``, ``ANABRANCH_CURSOR_KEYS`` and their like.
+
+        Args:
+            environment: Such as ``os.environ``.
+            dsn: Instead of the variable.
+            host: Address to listen on.
+            port: Port to listen on.
+
+        Raises:
+            InvalidInputError: If one that is needed is missing.
+        """
+        dsn = dsn or environment.get("ANABRANCH_API_DSN")
+        if not dsn:
+            raise InvalidInputError("No database is named.", hint="Set ANABRANCH_API_DSN, or pass --dsn.")
+        keys = tuple(key.strip().encode() for key in environment.get("ANABRANCH_CURSOR_KEYS", "").split(","))
+        namespace = environment.get("ANABRANCH_SYSTEM_NAMESPACE") or DEFAULT_NAMESPACE
+        return cls(
+            dsn=dsn,
+            audience=environment.get("ANABRANCH_AUDIENCE") or default_audience(namespace),
+            cursor_keys=tuple(key for key in keys if key),
+            host=host,
+            port=port,
+            listen_dsn=environment.get("ANABRANCH_LISTEN_DSN"),
+        )

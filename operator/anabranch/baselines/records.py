@@ -1,0 +1,210 @@
+"""The records of a manifest as readers get them: one, a page, with proof, and what differs between two manifests.
+
+Whoever asks names the scopes that the reader may see; they are part of each query, so a hidden record looks like an
+absent one. A proof is given only for a record that may be read: a proof of absence would tell whether there is a
+hidden one.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final, Protocol
+
+from anabranch.domain.facts import Fact
+from anabranch.domain.proven import ProvenRecord
+from anabranch.model.answers import DiffEntry
+from anabranch.model.canonical import hash_text
+from anabranch.model.errors import NotFoundError
+from anabranch.model.objects import PublishedFact, RecordDescriptor
+from anabranch.store import records, trie
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from anabranch.model.objects import ManifestRef
+    from anabranch.store.database import Database
+    from anabranch.store.records import RecordRow
+
+
+PAGE_BYTES: Final = 4 << 20
+"""Content from which a page ends early: a thousand records of a megabyte each would fill a process' memory."""
+
+FIRST_SLICE: Final = 32
+"""Records that are read before it is known how large they are."""
+
+
+class Version(Protocol):
+    """A version of a record with its bodies."""
+
+    @property
+    def revision(self) -> int:
+        """The line's revision that wrote it."""
+
+    @property
+    def scope(self) -> str:
+        """Where it is visible."""
+
+    @property
+    def content_hash(self) -> bytes:
+        """32 bytes."""
+
+    @property
+    def fact_hash(self) -> bytes:
+        """32 bytes."""
+
+    @property
+    def tombstone(self) -> bool:
+        """Whether it deletes the key."""
+
+    @property
+    def body(self) -> bytes | None:
+        """Canonical JSON; None for a tombstone."""
+
+    @property
+    def fact_body(self) -> bytes | None:
+        """Canonical JSON of its provenance."""
+
+
+async def one(db: Database, *, line: str, generation: int, key: str, scopes: Sequence[str]) -> PublishedFact:
+    """One record of a manifest, deleted keys included.
+
+    Raises:
+        NotFoundError: If the manifest has none, or none in these scopes.
+        GoneError: If the manifest was pruned.
+    """
+    async with db.connection() as conn:
+        _, row = await records.read(conn, line=line, generation=generation, key=key, scopes=scopes)
+    if row is None:
+        raise NotFoundError(
+            f"Generation {generation} has no record {key!r} that you may read.",
+            hint="Check the key, or ask for `read` on its scope.",
+        )
+    return fact(key, row)
+
+
+async def proven(db: Database, *, line: str, manifest: ManifestRef, key: str, scopes: Sequence[str]) -> ProvenRecord:
+    """One record of a manifest with its proof.
+
+    Raises:
+        NotFoundError: If the manifest has none, or none in these scopes.
+        GoneError: If the manifest was pruned.
+    """
+    record = await one(db, line=line, generation=manifest.generation, key=key, scopes=scopes)
+    async with db.connection() as conn:
+        proof = await trie.prove(conn, line=line, generation=manifest.generation, key=key)
+    return ProvenRecord(manifest=manifest, record=record, proof=proof)
+
+
+async def page(  # noqa: PLR0913  (a page has that many bounds)
+    db: Database,
+    *,
+    line: str,
+    generation: int,
+    scopes: Sequence[str],
+    after_key: str,
+    limit: int,
+    prefix: str,
+    tombstones: bool,
+) -> tuple[list[PublishedFact], bool]:
+    """Records of a manifest by key, up to a number, and up to a size that a process can well hold.
+
+    Args:
+        db: The store.
+        line: The line.
+        generation: The manifest's.
+        scopes: Those to be seen.
+        after_key: The last key of the page before.
+        limit: How many at most.
+        prefix: Only keys that begin so.
+        tombstones: Whether deleted keys are listed too.
+
+    Returns:
+        The records, and whether there may be more.
+
+    Raises:
+        GoneError: If the manifest was pruned.
+    """
+    found: list[RecordRow] = []
+    size, wanted = 0, FIRST_SLICE
+    async with db.connection() as conn:
+        while len(found) < limit and size < PAGE_BYTES:
+            wanted = min(wanted, limit - len(found))
+            slice_ = await records.page(
+                conn,
+                line=line,
+                generation=generation,
+                after_key=found[-1].key if found else after_key,
+                limit=wanted,
+                scopes=scopes,
+                prefix=prefix,
+                tombstones=tombstones,
+            )
+            found += slice_.records
+            size += sum(_size(row) for row in slice_.records)
+            if len(slice_.records) < wanted:
+                return [fact(row.key, row) for row in found], False
+            wanted = max(FIRST_SLICE, (PAGE_BYTES - size) * len(found) // max(size, 1))
+    return [fact(row.key, row) for row in found], True
+
+
+async def diff(  # noqa: PLR0913  (a page has that many bounds)
+    db: Database,
+    *,
+    line: str,
+    from_generation: int,
+    to_generation: int,
+    scopes: Sequence[str],
+    after_key: str,
+    limit: int,
+) -> list[DiffEntry]:
+    """What differs between two manifests, by key; see `anabranch.store.records.diff`."""
+    async with db.connection() as conn:
+        found = await records.diff(
+            conn,
+            line=line,
+            from_generation=from_generation,
+            to_generation=to_generation,
+            after_key=after_key,
+            limit=limit,
+            scopes=scopes,
+        )
+    return [DiffEntry(key=row.key, before=_descriptor(row.before), after=_descriptor(row.after)) for row in found]
+
+
+def fact(key: str, row: Version) -> PublishedFact:
+    """A stored version as it travels.
+
+    It was checked when it came in. It is not checked again, since a rule that has become stricter must not make what is
+    published unreadable.
+    """
+    origin = Fact() if row.fact_body is None else Fact.parse(row.fact_body)
+    return PublishedFact.model_construct(
+        key=key,
+        revision=str(row.revision),
+        scope=row.scope,
+        content=None if row.body is None else json.loads(row.body),
+        content_hash=hash_text(row.content_hash),
+        fact_hash=hash_text(row.fact_hash),
+        source_locators=origin.source_locators,
+        origin_runs=origin.origin_runs,
+        validated_at=origin.validated_at,
+        supersedes=tuple(map(str, origin.supersedes)),
+        tombstone=row.tombstone,
+    )
+
+
+def _descriptor(row: RecordRow | None) -> RecordDescriptor | None:
+    if row is None:
+        return None
+    return RecordDescriptor.model_construct(
+        key=row.key,
+        revision=str(row.revision),
+        scope=row.scope,
+        content_hash=hash_text(row.content_hash),
+        fact_hash=hash_text(row.fact_hash),
+        tombstone=row.tombstone,
+    )
+
+
+def _size(row: RecordRow) -> int:
+    return len(row.body or b"") + len(row.fact_body or b"")

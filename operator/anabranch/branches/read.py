@@ -1,0 +1,210 @@
+"""What is told of branches, and what a branch's own agent sees in it: its base, its overlay, and both together."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Literal
+
+from anabranch.feed.cursor import Position, seal
+from anabranch.model.answers import BatchState, BranchPending, PrivateRecord, ViewedRecord
+from anabranch.model.canonical import hash_text
+from anabranch.model.errors import NotFoundError
+from anabranch.model.objects import BranchManifest, ManifestRef, SharingPolicy
+from anabranch.store import batches, branches, completions, lines, manifests, private, records, waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from anabranch.domain.cursor import Sealer
+    from anabranch.store.branches import BranchRow
+    from anabranch.store.completions import CompletionRow
+    from anabranch.store.database import Connection, Database
+    from anabranch.store.private import PrivateRow
+    from anabranch.store.records import RecordRow
+
+
+async def find(db: Database, *, namespace: str, name: str) -> BranchRow | None:
+    """The branch of a resource that is still there."""
+    async with db.connection() as conn:
+        return await branches.by_name(conn, namespace=namespace, name=name)
+
+
+async def get(db: Database, branch_id: str) -> BranchRow | None:
+    """A branch by its id."""
+    async with db.connection() as conn:
+        return await branches.get(conn, branch_id)
+
+
+async def forked(db: Database, *, namespace: str, name: str, uid: str) -> BranchRow | BranchPending:
+    """What has become of a Branch that was created: its branch, or what it waits for."""
+    async with db.connection() as conn:
+        if (branch := await branches.by_uid(conn, namespace=namespace, name=name, uid=uid)) is not None:
+            return branch
+        wait = await waiting.get(conn, namespace=namespace, kind="Branch", name=name)
+    if wait is None or wait.uid != uid:
+        return BranchPending(namespace=namespace, name=name, reason="", detail="The operator has not seen it yet.")
+    return BranchPending(namespace=namespace, name=name, reason=wait.reason, detail=wait.message)
+
+
+async def page(db: Database, *, namespace: str, after: str, limit: int) -> list[BranchRow]:
+    """The branches of a namespace by name."""
+    async with db.connection() as conn:
+        return await branches.list_by_namespace(conn, namespace=namespace, after=after, limit=limit)
+
+
+async def describe(db: Database, rows: Sequence[BranchRow], sealer: Sealer) -> list[BranchManifest]:
+    """Branches as they travel."""
+    async with db.connection() as conn:
+        return [await _manifest(conn, row, sealer) for row in rows]
+
+
+async def received(db: Database, branch: BranchRow, *, after: int, limit: int) -> list[BatchState]:
+    """The batches that came in, by sequence."""
+    async with db.connection() as conn:
+        found = await batches.page(conn, line=branch.line, branch_id=branch.branch_id, after=after, limit=limit)
+    return [
+        BatchState(
+            sequence=row.sequence,
+            receipt_id=row.receipt_id,
+            content_hash=hash_text(row.content_hash),
+            changes=row.changes,
+            final=row.final,
+            received_at=row.received_at,
+            job_id=row.job_id,
+        )
+        for row in found
+    ]
+
+
+async def completion(db: Database, branch: BranchRow) -> CompletionRow | None:
+    """The completion of the run, if it came."""
+    async with db.connection() as conn:
+        return await completions.get(conn, line=branch.line, branch_id=branch.branch_id)
+
+
+async def private_record(db: Database, branch: BranchRow, key: str) -> PrivateRecord:
+    """A record of the private overlay.
+
+    Raises:
+        NotFoundError: If the overlay has none.
+    """
+    async with db.connection() as conn:
+        row = await private.get(conn, line=branch.line, branch_id=branch.branch_id, key=key)
+    if row is None:
+        raise NotFoundError(f"The branch has no private record {key!r}.", hint="List the branch's records.")
+    return private_wire(row)
+
+
+async def private_page(db: Database, branch: BranchRow, *, after: str, limit: int) -> list[PrivateRecord]:
+    """Records of the private overlay by key."""
+    async with db.connection() as conn:
+        found = await private.page(conn, line=branch.line, branch_id=branch.branch_id, after=after, limit=limit)
+    return [private_wire(row) for row in found]
+
+
+async def view(
+    db: Database,
+    branch: BranchRow,
+    key: str,
+    *,
+    layer: Literal["base", "private", "merged"],
+    scopes: Sequence[str],
+) -> ViewedRecord:
+    """A record as the branch sees it.
+
+    Args:
+        db: The store.
+        branch: The branch.
+        key: The record's key.
+        layer: ``base``: the parent manifest. ``private``: the overlay. ``merged``: the overlay over the parent.
+        scopes: Those that the agent may read now, for what comes from the parent.
+
+    Raises:
+        NotFoundError: If the layer has none, or none in these scopes.
+        GoneError: If the parent manifest was pruned.
+    """
+    async with db.connection() as conn:
+        if layer != "base":
+            own = await private.get(conn, line=branch.line, branch_id=branch.branch_id, key=key)
+            if own is not None:
+                return _own(own)
+        if layer != "private":
+            _, record = await records.read(
+                conn, line=branch.line, generation=branch.parent_generation, key=key, scopes=scopes
+            )
+            if record is not None:
+                return _base(key, record)
+    raise NotFoundError(
+        f"The branch has no record {key!r} in the layer {layer}, or you may not read it.",
+        hint="Check the key, or ask for `read` on its scope.",
+    )
+
+
+def private_wire(row: PrivateRow) -> PrivateRecord:
+    """A record of the private overlay as it travels."""
+    return PrivateRecord.model_construct(
+        key=row.key,
+        revision=str(row.revision),
+        scope=row.scope,
+        visibility=row.visibility,
+        content=json.loads(row.body),
+        content_hash=hash_text(row.content_hash),
+        base_revision=str(row.base_revision),
+        updated_at=row.updated_at,
+    )
+
+
+def _own(row: PrivateRow) -> ViewedRecord:
+    return ViewedRecord.model_construct(
+        layer="private",
+        key=row.key,
+        revision=str(row.revision),
+        scope=row.scope,
+        visibility=row.visibility,
+        content=json.loads(row.body),
+        content_hash=hash_text(row.content_hash),
+        base_revision=str(row.base_revision),
+        tombstone=False,
+    )
+
+
+def _base(key: str, row: RecordRow) -> ViewedRecord:
+    return ViewedRecord.model_construct(
+        layer="base",
+        key=key,
+        revision=str(row.revision),
+        scope=row.scope,
+        visibility="shareable",
+        content=None if row.body is None else json.loads(row.body),
+        content_hash=hash_text(row.content_hash),
+        base_revision=str(row.revision),
+        tombstone=row.tombstone,
+    )
+
+
+async def _manifest(conn: Connection, row: BranchRow, sealer: Sealer) -> BranchManifest:
+    parent = await manifests.get(conn, line=row.line, generation=row.parent_generation)
+    head = await lines.head(conn, row.line)
+    through = await branches.contiguous_through(conn, line=row.line, branch_id=row.branch_id)
+    cursor = parent and seal(sealer, row.line, Position(head.epoch, parent.feed_watermark))
+    return BranchManifest(
+        branch_id=row.branch_id,
+        run_id=row.run_id,
+        namespace=row.namespace,
+        name=row.name,
+        baseline=f"{row.baseline_namespace}/{row.baseline_name}",
+        parent_snapshot_id=row.parent_baseline_id,
+        parent=ManifestRef(
+            baseline_id=row.parent_baseline_id,
+            generation=row.parent_generation,
+            manifest_hash=hash_text(row.parent_manifest_hash),
+        ),
+        agent_id=row.agent_id,
+        agent_instance=row.agent_instance,
+        task=row.task,
+        created_at=row.created_at,
+        phase=row.phase,
+        sharing_policy=SharingPolicy.model_validate(row.sharing_policy),
+        last_submitted_sequence=through,
+        shared_feed_cursor=cursor,
+    )

@@ -1,0 +1,162 @@
+"""What is told of consolidation jobs: to reviewers, and to the agent whose findings they are."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from anabranch.baselines.records import fact
+from anabranch.model.answers import ReviewEntry, Transition
+from anabranch.model.canonical import hash_text
+from anabranch.model.ids import is_id
+from anabranch.model.objects import ConsolidationJob, KnowledgeCandidate, SourceCheck
+from anabranch.store import branches, candidates, jobs, projection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from anabranch.model.objects import JobState
+    from anabranch.store.branches import BranchRow
+    from anabranch.store.candidates import CandidateView
+    from anabranch.store.database import Database
+    from anabranch.store.jobs import JobRow
+    from anabranch.store.reviews import ReviewRow
+
+
+async def find(db: Database, *, namespace: str, ref: str) -> JobRow | None:
+    """A job of a namespace by its id or its resource's name."""
+    async with db.connection() as conn:
+        if not is_id("job", ref):
+            return await jobs.by_name(conn, namespace=namespace, name=ref)
+        row = await jobs.get(conn, ref)
+    return row if row is not None and row.namespace == namespace else None
+
+
+async def page(db: Database, *, namespace: str, state: JobState | None, after: str, limit: int) -> list[JobRow]:
+    """The jobs of a namespace by name, in one state or in all."""
+    async with db.connection() as conn:
+        return await jobs.page(conn, namespace=namespace, state=state, after=after, limit=limit)
+
+
+async def origins(db: Database, rows: Iterable[JobRow]) -> dict[str, BranchRow]:
+    """The branches that jobs come from, by branch id."""
+    async with db.connection() as conn:
+        found = [await branches.get(conn, branch_id) for branch_id in {row.branch_id for row in rows if row.branch_id}]
+    return {branch.branch_id: branch for branch in found if branch is not None}
+
+
+async def describe(db: Database, rows: Sequence[JobRow]) -> list[ConsolidationJob]:
+    """Jobs as they travel, in the same order; of candidates' ids the first 20."""
+    async with db.connection() as conn:
+        found = await projection.job_status(conn, job_ids=[row.job_id for row in rows])
+        known = {state.job.job_id: state for state in found}
+        runs = {branch_id: branch.run_id for branch_id, branch in (await origins(db, rows)).items()}
+    return [_job(known[row.job_id], runs) for row in rows if row.job_id in known]
+
+
+async def candidate_page(
+    db: Database, job: JobRow, *, branch_id: str | None, after: str, limit: int
+) -> tuple[list[KnowledgeCandidate], str | None]:
+    """A job's candidates by id, with both sides of what a reviewer decides.
+
+    Args:
+        db: The store.
+        job: The job.
+        branch_id: Only those that this branch submitted; None: all.
+        after: The last id of the page before.
+        limit: How many at most.
+
+    Returns:
+        Those to be seen, and the id to go on after; None when there are no more.
+    """
+    async with db.connection() as conn:
+        found = await candidates.with_content(conn, line=job.line, job_id=job.job_id, after=after, limit=limit)
+    shown = [_candidate(view) for view in found if branch_id is None or view.candidate.branch_id == branch_id]
+    return shown, found[-1].candidate.candidate_id if len(found) == limit else None
+
+
+async def transition_page(db: Database, job: JobRow, *, after: int, limit: int) -> list[Transition]:
+    """What happened to a job, in order."""
+    async with db.connection() as conn:
+        found = await jobs.transitions(conn, line=job.line, job_id=job.job_id, after=after, limit=limit)
+    return [
+        Transition(
+            ordinal=row.ordinal,
+            from_state=row.from_state,
+            to_state=row.to_state,
+            attempt=row.attempt,
+            holder=row.holder,
+            detail=row.detail,
+            at=row.at,
+        )
+        for row in found
+    ]
+
+
+def review_entry(row: ReviewRow) -> ReviewEntry:
+    """A decision as it travels."""
+    return ReviewEntry(
+        ordinal=row.ordinal,
+        candidate_id=row.candidate_id,
+        reviewer=row.reviewer,
+        action=row.action,
+        content_hash=hash_text(row.content_hash),
+        base_revision=str(row.base_revision),
+        reason=row.reason,
+        via=row.via,
+        at=row.at,
+    )
+
+
+def _job(state: projection.JobStatusRow, runs: dict[str, str]) -> ConsolidationJob:
+    job = state.job
+    return ConsolidationJob(
+        job_id=job.job_id,
+        name=job.name,
+        namespace=job.namespace,
+        origin=job.origin,
+        run_id=job.branch_id and runs.get(job.branch_id),
+        branch_id=job.branch_id,
+        batch_sequence=job.through_sequence,
+        state=job.state,
+        failed=job.failed,
+        reason=job.reason,
+        attempt=job.attempt,
+        lease_deadline=job.lease_deadline,
+        accepted=state.accepted,
+        rejected=state.rejected,
+        conflicts=state.conflicts,
+        counts=job.counts,
+        held_job=job.held_job,
+        published_baseline_id=state.published_baseline_id,
+        last_error=job.last_error,
+        retry_at=job.retry_at,
+    )
+
+
+def _candidate(view: CandidateView) -> KnowledgeCandidate:
+    row = view.candidate
+    sources = tuple(SourceCheck.model_construct(**source) for source in row.sources)
+    return KnowledgeCandidate.model_construct(
+        candidate_id=row.candidate_id,
+        job_id=row.job_id,
+        branch_id=row.branch_id,
+        run_id=row.run_id,
+        author=row.author,
+        op=row.op,
+        key=row.key,
+        content=None if view.content is None else json.loads(view.content),
+        scope=row.scope,
+        visibility=row.visibility,
+        content_hash=hash_text(row.content_hash),
+        base_revision=str(row.base_revision),
+        source_locators=tuple(source.locator for source in sources),
+        sources=sources,
+        origin_runs=row.origin_runs,
+        observed_at=row.observed_at,
+        state=row.state,
+        conflicting=row.conflicting,
+        reason=row.reason,
+        detail=row.detail,
+        canonical=None if view.canonical is None else fact(row.key, view.canonical),
+    )
