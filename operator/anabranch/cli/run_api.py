@@ -1,0 +1,26 @@
+"""``anabranch api``: the process that agents and reviewers call."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from anabranch.api.serve import run
+from anabranch.api.settings import Settings
+
+
+@click.command()
+@click.option("--dsn", help="Of Postgres, as the API's role.  [default: $ANABRANCH_API_DSN]")
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--port", type=click.IntRange(1, 65535), default=8080, show_default=True)
+def command(dsn: str | None, host: str, port: int) -> None:
+    """Run the HTTP API. It keeps nothing: run as many as the load asks for.
+
+    \b
+    ANABRANCH_CURSOR_KEYS       secrets that feed cursors are sealed with, comma-separated; the first one seals
+    ANABRANCH_AUDIENCE          of the tokens that it accepts; anabranch.<system namespace> unless set
+    ANABRANCH_SYSTEM_NAMESPACE  anabranch-system unless set
+    ANABRANCH_LISTEN_DSN        a direct way to Postgres for LISTEN, where the DSN goes through a pooler
+    """  # noqa: D301  (click's mark for a paragraph that is not to be wrapped)
+    run(Settings.from_environment(os.environ, dsn=dsn, host=host, port=port))
