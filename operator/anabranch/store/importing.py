@@ -86,7 +86,7 @@ async def import_first(
         TooLargeError: If there are too many records or scopes.
     """
     async with db.transaction() as conn:
-        await _sql.relax(conn)
+        await _sql.be_patient(conn)
         head = await lines.lock_head(conn, line)
         if head.head_generation:
             raise ConflictError("The baseline has records already.", hint="A later import is reviewed: see its job.")

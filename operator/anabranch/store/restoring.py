@@ -103,7 +103,7 @@ class _Staged:
 
 async def _stage(conn: Connection, *, head: HeadRow, generation: int) -> _Staged:
     """Put the difference between the head and a generation into temporary tables, which this transaction drops."""
-    await _sql.relax(conn)
+    await _sql.be_patient(conn)
     await _sql.make_stage(conn)
     target = await manifests.resolve(conn, line=head.line, ref=generation)
     parent = await manifests.resolve(conn, line=head.line, ref=head.head_generation)
@@ -126,7 +126,7 @@ async def _stage(conn: Connection, *, head: HeadRow, generation: int) -> _Staged
             ((path, None, None) for path in delta.removed),
         ),
     )
-    await _sql.analyze_stage(conn)
+    await _sql.stage_node_ends(conn, line=head.line, head=parent.generation)
     return _Staged(target, parent, revision, delta.root)
 
 

@@ -104,11 +104,12 @@ async def build(
     """The root hash of a generation, from its records alone; memory is bounded whatever their number.
 
     Args:
-        conn: Inside a transaction.
+        conn: Inside a transaction, whose settings change for it.
         line: The line.
         generation: Whose records.
         keep: Is given all nodes, some at a time, children before parents.
     """
+    await _sql.relax(conn)
     async with _sql.descriptors_cursor(conn, line=line, generation=generation) as cursor:
         rows = await cursor
         # The trie is built by a generator that asks for pairs; here it may wait for Postgres in between.
@@ -120,7 +121,7 @@ async def recompute_root(conn: Connection, *, line: str, generation: int) -> byt
     """The root hash that the records of a generation have now: equal to its manifest's hash, or the table was altered.
 
     Args:
-        conn: Inside a transaction.
+        conn: Inside a transaction, whose settings change for it.
         line: The line.
         generation: A retained one.
 

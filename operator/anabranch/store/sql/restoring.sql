@@ -2,7 +2,7 @@
 -- What a restore id has done, if it has acted.
 SELECT * FROM restores WHERE line = :line AND restore_id = :restore_id;
 
--- name: relax()!
+-- name: be_patient()!
 -- In this transaction one statement may touch every record of a line.
 SELECT set_config('statement_timeout', '10min', true), set_config('work_mem', '64MB', true);
 
@@ -10,28 +10,28 @@ SELECT set_config('statement_timeout', '10min', true), set_config('work_mem', '6
 -- Where the difference waits for the lock.
 CREATE TEMPORARY TABLE stage_versions (
     key text COLLATE "C" NOT NULL, scope text NOT NULL, content_hash bytea NOT NULL, fact_hash bytea NOT NULL,
-    tombstone boolean NOT NULL, closes bigint, closes_live boolean NOT NULL
+    tombstone boolean NOT NULL, ends tid, ends_live boolean NOT NULL
 ) ON COMMIT DROP;
 CREATE TEMPORARY TABLE stage_nodes (
-    path text COLLATE "C" NOT NULL, hash bytea, body bytea
+    path text COLLATE "C" NOT NULL, hash bytea, body bytea, ends tid
 ) ON COMMIT DROP;
 
 -- name: stage_versions(line, target, head, null_hash, null_fact)!
 -- The versions that make the head say what the target said: what it said where that differs, tombstones for what came since.
-INSERT INTO stage_versions (key, scope, content_hash, fact_hash, tombstone, closes, closes_live)
+INSERT INTO stage_versions (key, scope, content_hash, fact_hash, tombstone, ends, ends_live)
 SELECT changed.key,
        coalesce(past.scope, present.scope),
        coalesce(past.content_hash, :null_hash),
        coalesce(past.fact_hash, :null_fact),
        coalesce(past.tombstone, true),
-       present.from_generation,
+       present.ctid,
        NOT coalesce(present.tombstone, true)
 FROM (
     SELECT DISTINCT r.key FROM record_versions AS r
     WHERE r.line = :line AND r.from_generation > :target AND r.from_generation <= :head
 ) AS changed
 LEFT JOIN LATERAL (
-    SELECT * FROM record_versions AS r
+    SELECT r.ctid, r.* FROM record_versions AS r
     WHERE r.line = :line AND r.key = changed.key AND r.from_generation <= :head
     ORDER BY r.from_generation DESC
     LIMIT 1
@@ -53,17 +53,21 @@ SELECT key, scope, content_hash, fact_hash, tombstone FROM stage_versions;
 
 -- name: more_live()$
 -- How many live records there are more once the stage is moved over.
-SELECT count(*) FILTER (WHERE NOT tombstone) - count(*) FILTER (WHERE closes_live) FROM stage_versions;
+SELECT count(*) FILTER (WHERE NOT tombstone) - count(*) FILTER (WHERE ends_live) FROM stage_versions;
 
--- name: analyze_stage()#
--- Let the swap be planned by what there is.
-ANALYZE stage_versions, stage_nodes;
+-- name: stage_node_ends(line, head)!
+-- Where the nodes stand that the staged ones replace.
+UPDATE stage_nodes AS s SET ends = (
+    SELECT t.ctid FROM trie_nodes AS t
+    WHERE t.line = :line AND t.path = s.path AND t.from_generation <= :head
+    ORDER BY t.from_generation DESC
+    LIMIT 1
+);
 
 -- name: close_versions(line, generation)!
--- End the versions that the staged ones replace.
-UPDATE record_versions AS v SET to_generation = :generation
-FROM stage_versions AS s
-WHERE v.line = :line AND v.key = s.key AND v.from_generation = s.closes AND v.to_generation > :generation;
+-- End the versions that the staged ones replace. Their places hold: whoever could change one waits for the head.
+UPDATE record_versions SET to_generation = :generation
+WHERE line = :line AND to_generation = 9223372036854775807 AND ctid = ANY(ARRAY(SELECT ends FROM stage_versions));
 
 -- name: open_versions(line, generation, revision)!
 -- Begin the staged versions.
@@ -73,15 +77,8 @@ FROM stage_versions;
 
 -- name: close_nodes(line, generation)!
 -- End the nodes that the staged ones replace.
-UPDATE trie_nodes AS n SET to_generation = :generation
-FROM stage_nodes AS s
-WHERE n.line = :line AND n.path = s.path AND n.to_generation = 9223372036854775807
-  AND n.from_generation = (
-      SELECT t.from_generation FROM trie_nodes AS t
-      WHERE t.line = :line AND t.path = s.path
-      ORDER BY t.from_generation DESC
-      LIMIT 1
-  );
+UPDATE trie_nodes SET to_generation = :generation
+WHERE line = :line AND to_generation = 9223372036854775807 AND ctid = ANY(ARRAY(SELECT ends FROM stage_nodes));
 
 -- name: open_nodes(line, generation)!
 -- Begin the staged nodes.

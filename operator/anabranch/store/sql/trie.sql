@@ -10,6 +10,13 @@ CROSS JOIN LATERAL (
 ) AS n
 WHERE n.to_generation > :generation;
 
+-- name: relax()!
+-- In this transaction one statement may read and sort all records of a line, as fast as the table gives them.
+SELECT set_config('statement_timeout', '30min', true),
+       set_config('work_mem', '64MB', true),
+       set_config('enable_seqscan', 'on', true),
+       set_config('enable_bitmapscan', 'on', true);
+
 -- name: descriptors(line, generation)
 -- What the manifest hash covers at a generation, in the order of the trie.
 SELECT r.key, r.revision, r.scope, r.content_hash, r.fact_hash, r.tombstone
