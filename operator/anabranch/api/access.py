@@ -26,12 +26,12 @@ from anabranch.store.jobs import JobRow
 from anabranch.store.lines import LineState
 
 _LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
-_REF = r"^[a-z0-9]([-._a-z0-9]*[a-z0-9])?$"
+NAME = r"^[a-z0-9]([-._a-z0-9]*[a-z0-9])?$"
 
 NamespacePath = Annotated[str, Path(alias="namespace", max_length=63, pattern=_LABEL)]
-BaselinePath = Annotated[str, Path(alias="baseline", max_length=253, pattern=_REF)]
-BranchPath = Annotated[str, Path(alias="branch", max_length=253, pattern=_REF, description="id or resource name")]
-JobPath = Annotated[str, Path(alias="job", max_length=253, pattern=_REF, description="id or resource name")]
+BaselinePath = Annotated[str, Path(alias="baseline", max_length=253, pattern=NAME)]
+BranchPath = Annotated[str, Path(alias="branch", max_length=253, pattern=NAME, description="id or resource name")]
+JobPath = Annotated[str, Path(alias="job", max_length=253, pattern=NAME, description="id or resource name")]
 
 _bearer = HTTPBearer(
     auto_error=False,

@@ -6,7 +6,7 @@ import asyncio
 import mimetypes
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -78,7 +78,9 @@ def fork(*, name: str, baseline: str, generation: int | None, task: str, output:
 @click.option("--layer", type=click.Choice(["base", "private", "merged"]), default="merged", show_default=True)
 @output_option
 @connection_options
-def get(*, branch: str, key: str, layer: str, output: str, connection: Connection) -> None:
+def get(
+    *, branch: str, key: str, layer: Literal["base", "private", "merged"], output: str, connection: Connection
+) -> None:
     """Read a record as the branch sees it."""
     show(_call(connection, lambda client, ns: client.view(ns, branch, key, layer=layer)), output)
 
@@ -134,7 +136,7 @@ def submit(
         for file in evidence:
             media_type = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
             locators.append(await client.put_evidence(namespace, branch, file.read_bytes(), media_type=media_type))
-        base = base_revision or await client.base_revision(namespace, manifest, key)
+        base = base_revision or await client.base_revision(namespace, manifest.branch_id, key)
         return await client.submit_batch(
             namespace,
             manifest.branch_id,

@@ -8,6 +8,7 @@ import click
 
 from anabranch.api.serve import run
 from anabranch.api.settings import Settings
+from anabranch.controllers import logs
 
 
 @click.command()
@@ -23,4 +24,5 @@ def command(dsn: str | None, host: str, port: int) -> None:
     ANABRANCH_SYSTEM_NAMESPACE  anabranch-system unless set
     ANABRANCH_LISTEN_DSN        a direct way to Postgres for LISTEN, where the DSN goes through a pooler
     """  # noqa: D301  (click's mark for a paragraph that is not to be wrapped)
+    logs.configure()
     run(Settings.from_environment(os.environ, dsn=dsn, host=host, port=port))

@@ -10,7 +10,7 @@ from anabranch.model.answers import ReviewEntry, Transition
 from anabranch.model.canonical import hash_text
 from anabranch.model.ids import is_id
 from anabranch.model.objects import ConsolidationJob, KnowledgeCandidate, SourceCheck
-from anabranch.store import branches, candidates, jobs, projection
+from anabranch.store import branches, candidates, jobs, lines, projection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,10 +32,17 @@ async def find(db: Database, *, namespace: str, ref: str) -> JobRow | None:
     return row if row is not None and row.namespace == namespace else None
 
 
-async def page(db: Database, *, namespace: str, state: JobState | None, after: str, limit: int) -> list[JobRow]:
-    """The jobs of a namespace by name, in one state or in all."""
+async def page(  # noqa: PLR0913  (filters)
+    db: Database, *, namespace: str, baseline: str | None, state: JobState | None, after: str, limit: int
+) -> list[JobRow]:
+    """The jobs of a namespace by name; of one Baseline, in one state, where these are given."""
     async with db.connection() as conn:
-        return await jobs.page(conn, namespace=namespace, state=state, after=after, limit=limit)
+        line = await lines.find(conn, namespace=namespace, name=baseline) if baseline else None
+        if baseline and line is None:
+            return []
+        return await jobs.page(
+            conn, namespace=namespace, line=line.head.line if line else None, state=state, after=after, limit=limit
+        )
 
 
 async def origins(db: Database, rows: Iterable[JobRow]) -> dict[str, BranchRow]:

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Field
 
-from anabranch.api.access import InNamespace, Namespaced, OfJob, OfReview, OnJob, see_job
+from anabranch.api.access import NAME, InNamespace, Namespaced, OfJob, OfReview, OnJob, see_job
 from anabranch.api.bodies import JsonBody
 from anabranch.api.paging import PageQuery, Pager, Paging
 from anabranch.api.parts import WithParts
@@ -32,6 +32,7 @@ class JobsQuery(Paging):
     """Which jobs to list."""
 
     state: JobState | None = Field(None, description="only those in this state")
+    baseline: str | None = Field(None, max_length=253, pattern=NAME, description="only those of this Baseline")
 
 
 @router.get("", response_model=JobPage, summary="List jobs")
@@ -41,9 +42,16 @@ async def list_jobs(
     query: Annotated[JobsQuery, Query()],
 ) -> Response:
     """The jobs of a namespace that the caller may see, by name: a reviewer all, an agent those of its own branches."""
-    pager = Pager(parts.sealer, f"jobs {at.namespace} {query.state}")
+    pager = Pager(parts.sealer, f"jobs {at.namespace} {query.state} {query.baseline}")
     after = pager.place(query.cursor) or ""
-    rows = await read.page(parts.db, namespace=at.namespace, state=query.state, after=after, limit=query.limit)
+    rows = await read.page(
+        parts.db,
+        namespace=at.namespace,
+        baseline=query.baseline,
+        state=query.state,
+        after=after,
+        limit=query.limit,
+    )
     seen = await asyncio.gather(*(see_job(parts, at.caller, row) for row in rows))
     items = await read.describe(parts.db, [row for row, shown in zip(rows, seen, strict=True) if shown])
     cursor = pager.after(rows, query.limit, lambda row: row.name)

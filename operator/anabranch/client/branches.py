@@ -1,0 +1,219 @@
+"""The calls of an agent on its own branch: its overlay, its evidence, its findings, the end of its run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import httpx
+from pydantic import TypeAdapter
+
+from anabranch.client.transport import Transport, parse, path
+from anabranch.model.answers import (
+    BatchPage,
+    BatchState,
+    BranchPage,
+    BranchPending,
+    CompletionState,
+    EvidenceState,
+    PrivatePage,
+    PrivateRecord,
+    ViewedRecord,
+)
+from anabranch.model.canonical import canonical_bytes, hash_text, sha256
+from anabranch.model.errors import NotFoundError
+from anabranch.model.objects import BranchManifest, FindingBatch, Publication, Receipt, batch_hash
+from anabranch.model.requests import PrivateWrite
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from datetime import datetime
+
+    from anabranch.model.objects import Change, RunCompletion, Visibility
+    from anabranch.model.requests import BranchRequest
+
+_JSON = {"Content-Type": "application/json"}
+_ACKNOWLEDGEMENT: TypeAdapter[Receipt | Publication] = TypeAdapter(Receipt | Publication)
+
+
+class BranchCalls(Transport):
+    """Calls about branches. Each takes the Branch's namespace, then its id or name."""
+
+    async def branches(self, namespace: str) -> AsyncIterator[BranchManifest]:
+        """The branches of a namespace that you may see, by name."""
+        async for page in self.pages(BranchPage, path(namespace, "branches")):
+            for item in page.items:
+                yield item
+
+    async def branch(self, namespace: str, branch: str) -> BranchManifest:
+        """A branch."""
+        return await self.get(BranchManifest, path(namespace, "branches", branch))
+
+    async def create_branch(self, namespace: str, request: BranchRequest) -> BranchManifest | BranchPending:
+        """Create a Branch; pending if it has not forked within a moment. The same request again is the same branch."""
+        body = request.model_dump_json(exclude_none=True).encode()
+        response = await self.send("POST", path(namespace, "branches"), body=body, headers=_JSON)
+        if response.status_code == httpx.codes.ACCEPTED:
+            return parse(BranchPending, response)
+        return parse(BranchManifest, response)
+
+    async def private_records(self, namespace: str, branch: str) -> AsyncIterator[PrivateRecord]:
+        """The private overlay, by key."""
+        async for page in self.pages(PrivatePage, path(namespace, "branches", branch, "records")):
+            for item in page.items:
+                yield item
+
+    async def get_private(self, namespace: str, branch: str, key: str) -> PrivateRecord:
+        """A record of the private overlay."""
+        return await self.get(PrivateRecord, path(namespace, "branches", branch, "records", key))
+
+    async def put_private(  # noqa: PLR0913  (all but the place by keyword)
+        self,
+        namespace: str,
+        branch: str,
+        key: str,
+        content: Any,
+        *,
+        scope: str = "shared",
+        visibility: Visibility | None = None,
+        if_match: str | None = None,
+        if_none_match: bool = False,
+    ) -> PrivateRecord:
+        """Write a record of the private overlay.
+
+        Args:
+            namespace: Of the Branch.
+            branch: Its id or name.
+            key: The record's.
+            content: Any JSON value.
+            scope: The record's.
+            visibility: Whether it may be shared later; None: what the branch's sharing policy says.
+            if_match: Only over this revision.
+            if_none_match: Only where there is none.
+
+        Raises:
+            PreconditionFailedError: If the record is at another revision.
+        """
+        write = PrivateWrite(content=content, scope=scope, visibility=visibility)
+        conditions = _conditions(if_match, if_none_match=if_none_match)
+        response = await self.send(
+            "PUT",
+            path(namespace, "branches", branch, "records", key),
+            body=canonical_bytes(write.model_dump(mode="json", exclude_unset=visibility is None)),
+            headers={**_JSON, **conditions},
+            repeatable=not conditions,  # the second attempt would fail on what the first one wrote
+        )
+        return parse(PrivateRecord, response)
+
+    async def delete_private(self, namespace: str, branch: str, key: str, *, if_match: str | None = None) -> None:
+        """Delete a record of the private overlay; with ``if_match`` only that revision."""
+        await self.send(
+            "DELETE",
+            path(namespace, "branches", branch, "records", key),
+            headers=_conditions(if_match),
+            repeatable=False,
+        )
+
+    async def view(
+        self, namespace: str, branch: str, key: str, *, layer: Literal["base", "private", "merged"] = "merged"
+    ) -> ViewedRecord:
+        """A record of the parent manifest, of the overlay, or of both, naming its layer and revision."""
+        return await self.get(ViewedRecord, path(namespace, "branches", branch, "view", key), query={"layer": layer})
+
+    async def base_revision(self, namespace: str, branch: str, key: str) -> str:
+        """What a change of this key names as its base: the revision that the parent manifest shows, or "0"."""
+        try:
+            return (await self.view(namespace, branch, key, layer="base")).base_revision
+        except NotFoundError:
+            return "0"
+
+    async def put_evidence(
+        self, namespace: str, branch: str, body: bytes, *, media_type: str = "application/octet-stream"
+    ) -> str:
+        """Upload evidence; gives the locator that findings cite it by."""
+        place = path(namespace, "branches", branch, "evidence", hash_text(sha256(body)))
+        response = await self.send("PUT", place, body=body, headers={"Content-Type": media_type})
+        return parse(EvidenceState, response).locator
+
+    async def get_evidence(self, namespace: str, branch: str, locator: str) -> bytes:
+        """The bytes of evidence, by its locator or digest."""
+        digest = locator.removeprefix("evidence:")
+        return (await self.send("GET", path(namespace, "branches", branch, "evidence", digest))).content
+
+    async def submit_batch(  # noqa: PLR0913  (the members of a batch, by keyword)
+        self,
+        namespace: str,
+        branch_id: str,
+        *,
+        sequence: int,
+        changes: Sequence[Change],
+        sources: Sequence[Sequence[str]],
+        base_revisions: Sequence[str],
+        observed_at: datetime | None = None,
+        final: bool = False,
+        last_acknowledged_sequence: int | None = None,
+    ) -> Receipt | Publication:
+        """Submit a batch of findings. The same again is answered with the same receipt.
+
+        Args:
+            namespace: Of the Branch.
+            branch_id: Its id.
+            sequence: From 1; the next free one.
+            changes: What is proposed.
+            sources: Source locators, a list for each change.
+            base_revisions: One for each change; "0" for a new key.
+            observed_at: When it was found.
+            final: Whether this is the run's last batch.
+            last_acknowledged_sequence: With ``final``: the last receipt that was seen.
+
+        Raises:
+            ConflictError: If another batch has this sequence, or the run is complete.
+            ForbiddenError: If the agent may not write one of the scopes; nothing of the batch was received.
+        """
+        unsigned = FindingBatch.model_construct(
+            branch_id=branch_id,
+            sequence=sequence,
+            content_hash="",
+            changes=tuple(changes),
+            source_locators=tuple(map(tuple, sources)),
+            base_revisions=tuple(base_revisions),
+            observed_at=observed_at,
+            final=final,
+            last_acknowledged_sequence=last_acknowledged_sequence,
+        ).model_dump(mode="json")
+        batch = FindingBatch.model_validate_json(canonical_bytes({**unsigned, "content_hash": batch_hash(unsigned)}))
+        return await self.submit(namespace, batch)
+
+    async def submit(self, namespace: str, batch: FindingBatch) -> Receipt | Publication:
+        """Submit a batch that was made before, such as one from an outbox."""
+        place = path(namespace, "branches", batch.branch_id, "batches", batch.sequence)
+        body = canonical_bytes(batch.model_dump(mode="json"))
+        return _acknowledgement(await self.send("PUT", place, body=body, headers=_JSON))
+
+    async def batch(self, namespace: str, branch: str, sequence: int) -> Receipt | Publication:
+        """What became of a batch: its receipt, or the publication that its job ended with."""
+        return _acknowledgement(await self.send("GET", path(namespace, "branches", branch, "batches", sequence)))
+
+    async def batches(self, namespace: str, branch: str) -> AsyncIterator[BatchState]:
+        """The received batches, by sequence."""
+        async for page in self.pages(BatchPage, path(namespace, "branches", branch, "batches")):
+            for item in page.items:
+                yield item
+
+    async def complete(self, namespace: str, branch: str, completion: RunCompletion) -> CompletionState:
+        """Close the run, once every batch that the completion speaks of is in. The same again changes nothing."""
+        body = canonical_bytes(completion.model_dump(mode="json"))
+        place = path(namespace, "branches", branch, "completion")
+        return parse(CompletionState, await self.send("PUT", place, body=body, headers=_JSON))
+
+    async def completion(self, namespace: str, branch: str) -> CompletionState:
+        """How the run was completed, and whether batches are missing still."""
+        return await self.get(CompletionState, path(namespace, "branches", branch, "completion"))
+
+
+def _conditions(if_match: str | None, *, if_none_match: bool = False) -> dict[str, str]:
+    conditions = {} if if_match is None else {"If-Match": f'"{if_match}"'}
+    return {**conditions, "If-None-Match": "*"} if if_none_match else conditions
+
+
+def _acknowledgement(response: httpx.Response) -> Receipt | Publication:
+    return _ACKNOWLEDGEMENT.validate_json(response.content, extra="ignore")

@@ -1,0 +1,61 @@
+"""The calls about consolidation jobs: what waits for a decision, and deciding."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.client.transport import Transport, parse, path
+from anabranch.model.answers import CandidatePage, JobPage, ReviewAnswer, Transition, TransitionPage
+from anabranch.model.objects import ConsolidationJob
+from anabranch.model.requests import ReviewRequest
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from anabranch.model.objects import JobState, KnowledgeCandidate
+    from anabranch.model.requests import DecisionRequest
+
+
+class JobCalls(Transport):
+    """Calls about jobs. Each takes the Baseline's namespace, then the job's id or name."""
+
+    async def jobs(
+        self, namespace: str, *, state: JobState | None = None, baseline: str | None = None
+    ) -> AsyncIterator[ConsolidationJob]:
+        """The jobs that you may see, by name; of one Baseline, in one state, where these are given."""
+        query = {"state": state, "baseline": baseline}
+        async for page in self.pages(JobPage, path(namespace, "jobs"), query=query):
+            for item in page.items:
+                yield item
+
+    async def job(self, namespace: str, job: str) -> ConsolidationJob:
+        """A job."""
+        return await self.get(ConsolidationJob, path(namespace, "jobs", job))
+
+    async def candidates(self, namespace: str, job: str) -> AsyncIterator[KnowledgeCandidate]:
+        """What a job decides about, each beside the record that it would replace."""
+        async for page in self.pages(CandidatePage, path(namespace, "jobs", job, "candidates")):
+            for item in page.items:
+                yield item
+
+    async def transitions(self, namespace: str, job: str) -> list[Transition]:
+        """What happened to a job, step by step."""
+        pages = self.pages(TransitionPage, path(namespace, "jobs", job, "transitions"))
+        return [item async for page in pages for item in page.items]
+
+    async def review(self, namespace: str, job: str, decisions: Sequence[DecisionRequest]) -> ReviewAnswer:
+        """Decide on candidates of a job, as yourself; all decisions are recorded, or none.
+
+        Raises:
+            ForbiddenError: If you may not; with code ``SelfReview``: if you wrote one of them.
+            ConflictError: With code ``ReviewStale``: if one is not what you saw.
+        """
+        body = ReviewRequest(decisions=tuple(decisions)).model_dump_json().encode()
+        response = await self.send(
+            "POST",
+            path(namespace, "jobs", job, "review"),
+            body=body,
+            headers={"Content-Type": "application/json"},
+            repeatable=False,
+        )
+        return parse(ReviewAnswer, response)
