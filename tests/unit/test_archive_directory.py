@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from anabranch.archive import ArchiveReader, ArchiveTornError
-from anabranch.archive.directory import write_archive
+from anabranch.archive.directory import _FileReader, write_archive
 from anabranch.archive.git import GitTree
 from anabranch.archive.settings import ImportSettings
 from anabranch.archive.walk import scan
@@ -197,6 +197,17 @@ def test_a_failed_import_leaves_nothing_that_reads_as_an_archive(tmp_path):
         write_archive(scan(tmp_path, ImportSettings()), output, created_by="test/1")
     with pytest.raises(ArchiveTornError):
         ArchiveReader(io.BytesIO(output.getvalue()))
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path):
+    fill(tmp_path, {"a.jsonl": "1\n" * 20_000})
+    directory = scan(tmp_path, ImportSettings())
+    records = _FileReader(directory.files[0], None).records()
+    next(records)
+    with (tmp_path / "a.jsonl").open("a") as handle:
+        handle.write("2\n")
+    with pytest.raises(InvalidInputError, match=r"a\.jsonl changed while it was read"):
+        list(records)
 
 
 def test_a_file_too_large_to_parse_whole_is_refused_by_name(tmp_path):

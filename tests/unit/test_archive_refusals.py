@@ -149,6 +149,13 @@ def test_nothing_hides_behind_the_trailer(more):
         read(compressed(data) + b"garbage")
 
 
+def test_a_last_line_without_its_end_is_torn():
+    data = b"".join(line + b"\n" for line in [HEADER, *LINES, trailer(LINES)])
+    for torn in (data[:-1], data + b"more"):
+        with pytest.raises(ArchiveTornError):
+            read(compressed(torn))
+
+
 @pytest.mark.parametrize("lines", [[LINES[1], LINES[0]], [LINES[0], LINES[0]]])
 def test_a_key_twice_or_out_of_order_is_refused(lines):
     with pytest.raises(ArchiveFormatError, match=r"Line 3: .* stands twice or out of order"):
