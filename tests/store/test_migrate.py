@@ -89,9 +89,7 @@ async def test_a_changed_password_takes_effect(postgres_server, empty_database, 
 
 
 async def test_the_server_is_given_no_password_in_the_clear(empty_database, role_passwords):
-    stored = await fetch(
-        empty_database.admin, "SELECT rolpassword FROM pg_authid WHERE rolname = $1", migrate.API_ROLE
-    )
+    stored = await fetch(empty_database.admin, "SELECT rolpassword FROM pg_authid WHERE rolname = $1", migrate.API_ROLE)
     assert stored[0]["rolpassword"].startswith("SCRAM-SHA-256$4096:")
     assert role_passwords.api not in repr(role_passwords)
 
@@ -132,6 +130,23 @@ async def test_closing_an_interval_touches_no_index(database):
 
 async def test_no_hot_table_refers_to_the_heads(database):
     """A foreign key would make every receipt wait for the publication that holds the head."""
-    assert await fetch(
-        database.admin, "SELECT conname FROM pg_constraint WHERE contype = 'f' AND confrelid = 'line_heads'::regclass"
-    ) == []
+    assert (
+        await fetch(
+            database.admin,
+            "SELECT conname FROM pg_constraint WHERE contype = 'f' AND confrelid = 'line_heads'::regclass",
+        )
+        == []
+    )
+
+
+async def test_no_table_keeps_statistics_of_its_lines(database):
+    """With them a line that was just imported is planned for as if it were empty."""
+    with_statistics = await fetch(
+        database.admin,
+        """
+        SELECT c.relname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+        WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r'
+          AND a.attname = 'line' AND a.attstattarget IS DISTINCT FROM 0
+        """,
+    )
+    assert with_statistics == []

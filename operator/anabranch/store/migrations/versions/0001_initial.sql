@@ -403,12 +403,18 @@ CREATE INDEX waiting_unprojected ON waiting (namespace, kind, name) WHERE versio
 
 -- ------------------------------------------------------------------------------------------------------- planning
 
--- Several indexes begin with the line, and lines come suddenly: an import brings a million rows of a line that the
--- statistics do not know yet. The planner then expects one row of it, finds every index that begins with the line
--- equally good, and reads the line whole. Without statistics of this column it expects a fixed share, and the index that
--- tells more wins.
-ALTER TABLE record_versions ALTER COLUMN line SET STATISTICS 0;
-ALTER TABLE branches ALTER COLUMN line SET STATISTICS 0;
-ALTER TABLE batches ALTER COLUMN line SET STATISTICS 0;
-ALTER TABLE jobs ALTER COLUMN line SET STATISTICS 0;
-ALTER TABLE candidates ALTER COLUMN line SET STATISTICS 0;
+-- Lines come suddenly: an import brings a million rows of a line that the statistics do not know yet. The planner would
+-- expect one row of it, and then find it cheapest to read the line whole, by any index that begins with it. Without
+-- statistics of this column it expects a fixed share of the table, and the index that tells more wins.
+DO $$
+DECLARE
+    of_line regclass;
+BEGIN
+    FOR of_line IN
+        SELECT attrelid::regclass FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
+        WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND attname = 'line'
+    LOOP
+        EXECUTE format('ALTER TABLE %s ALTER COLUMN line SET STATISTICS 0', of_line);
+    END LOOP;
+END
+$$;
