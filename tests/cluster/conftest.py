@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -60,34 +60,40 @@ def person(installed, namespace, tmp_path):
     """
 
     def make(name: str, *grants: str) -> Cluster:
-        installed.kubectl("create", "serviceaccount", name, f"--namespace={namespace}")
-        grant(installed, namespace, f"--serviceaccount={namespace}:{name}", grants)
-        account = accounts.set_up(installed, namespace=namespace, name=name, folder=tmp_path)
-        return Cluster(kind=installed.kind, kubeconfig=account.kubeconfig, kubectl_path=installed.kubectl_path)
+        subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}
+        installed.apply([account, *grant(namespace, subject, *grants)])
+        made = accounts.set_up(installed, namespace=namespace, name=name, folder=tmp_path)
+        return Cluster(kind=installed.kind, kubeconfig=made.kubeconfig, kubectl_path=installed.kubectl_path)
 
     return make
 
 
-def grant(cluster: Cluster, namespace: str, subject: str, grants: tuple[str, ...]) -> None:
-    """Bind each grant in a namespace to a subject, given as kubectl's option."""
+def grant(namespace: str, subject: dict[str, str], *grants: str) -> Iterator[dict[str, Any]]:
+    """The Roles and RoleBindings that give a subject each grant in a namespace."""
+    version = "rbac.authorization.k8s.io/v1"
     for each in grants:
         verbs, _, resources = each.partition(" ")
-        name = f"grant-{secrets.token_hex(4)}"
-        role = f"--clusterrole={verbs}"
+        metadata = {"name": f"grant-{secrets.token_hex(4)}", "namespace": namespace}
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": each}
         if resources:
             rule = {"apiGroups": ["anabranch.dev"], "resources": resources.split(","), "verbs": verbs.split(",")}
-            metadata = {"name": name, "namespace": namespace}
-            version = "rbac.authorization.k8s.io/v1"
-            cluster.apply([{"apiVersion": version, "kind": "Role", "metadata": metadata, "rules": [rule]}])
-            role = f"--role={name}"
-        cluster.kubectl("create", "rolebinding", name, role, subject, f"--namespace={namespace}")
+            yield {"apiVersion": version, "kind": "Role", "metadata": metadata, "rules": [rule]}
+            role |= {"kind": "Role", "name": metadata["name"]}
+        yield {
+            "apiVersion": version,
+            "kind": "RoleBinding",
+            "metadata": metadata,
+            "roleRef": role,
+            "subjects": [subject],
+        }
 
 
 def await_policies(cluster: Cluster) -> None:
     """Wait until the API server has loaded the policies: a moment after it has stored them."""
     name = f"test-{secrets.token_hex(4)}"
     cluster.kubectl("create", "namespace", name)
-    grant(cluster, name, "--user=probe", ("create baselines,consolidationjobs",))
+    cluster.apply([*grant(name, {"kind": "User", "name": "probe"}, "create baselines,consolidationjobs")])
     review = {"reviewer": "probe", "decisions": []}
     forbidden = (
         ("Baseline", {"review": {"mode": "Automatic"}}),

@@ -55,12 +55,19 @@ class Spec(BaseModel):
     )
 
 
+def _without_defaults(schema: dict[str, Any]) -> None:
+    """What one program writes whole needs nothing filled in; the API server would fill it in before we were there."""
+    for field in schema.get("properties", {}).values():
+        field.pop("default", None)
+
+
 class Report(BaseModel):
     """A part of what the operator writes. Unknown fields are dropped: another release may have written them."""
 
     model_config = ConfigDict(
         frozen=True,
         extra="ignore",
+        json_schema_extra=_without_defaults,
         alias_generator=to_camel,
         validate_by_name=True,
         validate_by_alias=True,

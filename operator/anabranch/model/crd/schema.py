@@ -109,8 +109,9 @@ def _normal(schema: dict[str, Any]) -> dict[str, Any]:
         schema.setdefault("x-kubernetes-list-type", "atomic")
     if "description" in schema:
         schema["description"] = " ".join(inspect.cleandoc(schema["description"]).split())
-    if schema.get("default", ()) in (None, "", [], ()):
-        # Absent and empty mean the same, and a field that is not there is shorter to read.
+    if schema.get("default", "") in (None, ""):
+        # Absent means the same, and a field that is not there is shorter to read. An empty list is kept as a default:
+        # a JSON patch can then add to it, and equal objects are equal to the admission policies.
         schema.pop("default", None)
     return schema
 
