@@ -86,10 +86,12 @@ async def test_jobs_are_claimed_in_the_order_in_which_they_came_due(db):
     assert [job.job_id for job in await claim(db, limit=1)] == [made[2].job_id]
 
 
-async def test_an_expired_lease_is_taken_over_and_its_holder_fenced_off(db):
+@pytest.mark.parametrize("holder", ["other", "worker"])
+async def test_an_expired_lease_is_taken_over_and_its_holder_fenced_off(db, holder):
+    """Also where the same process takes it over: its former task may still be at it."""
     lost = await claimed(db)
     await expire_leases(db)
-    (held,) = await claim(db, holder="other")
+    (held,) = await claim(db, holder=holder)
     assert (held.fence, held.attempt, held.last_error) == (lost.fence + 1, 1, "The lease of worker ran out.")
     before = await steps(db, held)
     assert before[-1] == ("received", "received"), "a takeover is in the log"
