@@ -99,6 +99,11 @@ def test_two_thematic_breaks_are_no_front_matter():
     assert contents("---\nJust text.\n---\n\nMore.\n")["runbooks/build#just-text"]["text"] == "More."
 
 
+def test_front_matter_that_is_no_yaml_is_an_error_not_text():
+    with pytest.raises(InvalidInputError, match=r"build\.md:3: not plain YAML"):
+        records("---\nowner: [build\n---\n# B\n")
+
+
 def test_an_error_in_front_matter_names_the_files_line():
     with pytest.raises(InvalidInputError, match=r"runbooks/build\.md:3: .*stands twice"):
         records("---\nscope: a\nscope: b\n---\n")
@@ -135,5 +140,6 @@ def test_no_word_is_lost_and_none_is_doubled(lines):
 
 @given(st.lists(LINES, max_size=20))
 def test_keys_of_one_document_are_unique(lines):
-    keys = [record.key for record in records("\n".join(lines))]
+    # A blank first line, for what stands between two breaks at the very top is front matter.
+    keys = [record.key for record in records("\n".join(["", *lines]))]
     assert len(set(keys)) == len(keys)
