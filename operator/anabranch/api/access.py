@@ -239,6 +239,21 @@ async def visible(parts: Parts, caller: Caller, grant: Grant, *, namespace: str,
     return set(await parts.grants.scopes(caller, grant, namespace=namespace, scopes=names))
 
 
+async def visible_jobs(parts: Parts, caller: Caller, namespace: str, jobs: Sequence[JobRow]) -> list[JobRow]:
+    """Those of some jobs that a caller may see: as a reviewer, or as the agent whose findings they hold."""
+    names = [job.name for job in jobs]
+    seen = await visible(parts, caller, grants.SEE_CANDIDATES, namespace=namespace, names=names)
+    hidden = [job for job in jobs if job.name not in seen]
+    origins = await consolidation.origins(parts.db, hidden) if caller.service_account else {}
+    own = {
+        branch.branch_id
+        for branch in origins.values()
+        if is_agent(caller, branch)
+        and await parts.grants.allowed(caller, grants.OWN_BRANCH, namespace=branch.namespace, name=branch.name)
+    }
+    return [job for job in jobs if job.name in seen or job.branch_id in own]
+
+
 async def _branch(parts: Parts, namespace: str, ref: str) -> BranchRow | None:
     if not is_id("br", ref):
         return await branches.find(parts.db, namespace=namespace, name=ref)

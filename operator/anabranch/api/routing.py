@@ -5,8 +5,10 @@ do the checking, so it cannot claim another grant than the one that is asked.
 """
 
 import copy
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, runtime_checkable
 
+from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
 from anabranch.api.problems import MEDIA_TYPE
@@ -35,6 +37,20 @@ class Route(APIRoute):
                 dependency.call.document(operation)
         may_fail(operation, InvalidInputError, AnabranchError)
         self.openapi_extra = operation
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler; on a route without query parameters one that refuses any, as the others refuse unknown ones."""
+        handler = super().get_route_handler()
+        if any(dependant.query_params for dependant in (self.dependant, *self.dependant.dependencies)):
+            return handler
+
+        async def without_query(request: Request) -> Response:
+            if request.query_params:
+                names = ", ".join(sorted(request.query_params))[:200]
+                raise InvalidInputError(f"Unknown query parameters: {names}.", hint="Leave them out.")
+            return await handler(request)
+
+        return without_query
 
 
 def may_fail(operation: dict[str, Any], *errors: type[AnabranchError]) -> None:

@@ -23,7 +23,7 @@ async def verify(connection: Connection, name: str, generation: int | None) -> d
         manifest = await client.manifest(connection.namespace, name, generation or "current")
         altered: list[str] = []
         descriptors: list[Descriptor] = []
-        async for fact in client.records(connection.namespace, name, manifest.generation):
+        async for fact in client.records(connection.namespace, name, manifest.generation, tombstones=True):
             if content_hash(fact.content) != fact.content_hash:
                 altered.append(fact.key)
             descriptors.append(_descriptor(fact))

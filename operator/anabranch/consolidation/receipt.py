@@ -82,11 +82,16 @@ async def read(raw: bytes) -> Submission:
 
 def parse(raw: bytes) -> Submission:
     """Parse and check a batch (see `read`)."""
-    value = parse_json(raw)
+    return check(parse_json(raw))
+
+
+def check(value: Any) -> Submission:
+    """Check a batch that is parsed already, strictly (see `read`)."""
     if not isinstance(value, dict):
         raise InvalidInputError("The batch is not a JSON object.", hint="Send a FindingBatch.")
     digest = sha256(canonical_bytes({name: member for name, member in value.items() if name != "content_hash"}))
-    batch = _model(value)
+    body = canonical_bytes(value)
+    batch = _model(body)
     if hash_bytes(batch.content_hash) != digest:
         raise DigestMismatchError(
             f"content_hash is {batch.content_hash}, and the batch that arrived has {hash_text(digest)}.",
@@ -104,7 +109,7 @@ def parse(raw: bytes) -> Submission:
     return Submission(
         batch=batch,
         content_hash=digest,
-        body=canonical_bytes(value),
+        body=body,
         touches=frozenset(Touch(change.scope, change.op, change.visibility) for change in batch.changes),
     )
 
@@ -213,9 +218,9 @@ async def _check_size(conn: Connection, branch: BranchRow, submission: Submissio
         )
 
 
-def _model(value: dict[str, Any]) -> FindingBatch:
+def _model(body: bytes) -> FindingBatch:
     try:
-        return FindingBatch.model_validate(value)
+        return FindingBatch.model_validate_json(body, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         where = ".".join(map(str, first["loc"])) or "the batch"

@@ -1,18 +1,21 @@
-"""Cursors: places in a list or a feed, sealed so that nobody but this installation can make one.
+"""Cursors: places in a list or a feed, sealed so that nobody but this installation can make one, or read one.
 
-A cursor is opaque to clients and costs the server nothing to keep: it carries its place, and a keyed hash over it. What
-a cursor is for is part of that hash, so one list's cursor is refused by every other. Two keys may be in use at once:
-the first seals, all of them open, so keys can be exchanged while followers hold old cursors.
+A cursor is opaque to clients and costs the server nothing to keep: it carries its place. It is encrypted, since a place
+may be the name of something that its holder may not see, and bound to what it is for, so that one list's cursor is
+refused by every other. The same place gives the same cursor (AES-SIV, RFC 5297), and so the same answer the same tag.
+Two keys may be in use at once: the first seals, all of them open, so keys can be exchanged while followers hold old
+cursors.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
-import hmac
 import json
 from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 from anabranch.model.errors import InvalidInputError
 
@@ -22,8 +25,8 @@ if TYPE_CHECKING:
 KEY_BYTES: Final = 16
 """Shortest key that is accepted."""
 
-_MAC_BYTES: Final = 16
 _MAX_TEXT: Final = 2_048
+_DERIVATION: Final = b"anabranch.cursor.v1\x00"
 
 
 class InvalidCursorError(InvalidInputError):
@@ -48,7 +51,7 @@ class Sealer:
                 f"Cursors need one or two keys of at least {KEY_BYTES} bytes each.",
                 hint="Set ANABRANCH_CURSOR_KEYS to random texts, separated by commas; the first one signs.",
             )
-        self._keys = tuple(keys)
+        self._ciphers = tuple(AESSIV(hashlib.sha512(_DERIVATION + key).digest()) for key in keys)
 
     def seal(self, purpose: str, place: Sequence[Any]) -> str:
         """A cursor.
@@ -58,7 +61,8 @@ class Sealer:
             place: JSON values.
         """
         body = json.dumps(place, ensure_ascii=False, separators=(",", ":")).encode()
-        return base64.urlsafe_b64encode(_mac(self._keys[0], purpose, body) + body).rstrip(b"=").decode()
+        sealed = self._ciphers[0].encrypt(body, [purpose.encode()])
+        return base64.urlsafe_b64encode(sealed).rstrip(b"=").decode()
 
     def open(self, purpose: str, cursor: str) -> list[Any]:
         """The place that a cursor was sealed with.
@@ -70,21 +74,20 @@ class Sealer:
         Raises:
             InvalidCursorError: If it was not sealed here for this purpose.
         """
-        sealed = b""
-        if len(cursor) <= _MAX_TEXT:
+        sealed = _decoded(cursor) if len(cursor) <= _MAX_TEXT else b""
+        for cipher in self._ciphers:
             try:
-                sealed = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-            except (binascii.Error, ValueError):
-                sealed = b""
-        mac, body = sealed[:_MAC_BYTES], sealed[_MAC_BYTES:]
-        if not any(hmac.compare_digest(mac, _mac(key, purpose, body)) for key in self._keys):
-            raise InvalidCursorError(
-                "The cursor is not one of this list.", hint="Begin without a cursor, with the same filters."
-            )
-        place: list[Any] = json.loads(body)
-        return place
+                place: list[Any] = json.loads(cipher.decrypt(sealed, [purpose.encode()]))
+            except InvalidTag:
+                continue
+            return place
+        raise InvalidCursorError(
+            "The cursor is not one of this list.", hint="Begin without a cursor, with the same filters."
+        )
 
 
-def _mac(key: bytes, purpose: str, body: bytes) -> bytes:
-    message = len(purpose.encode()).to_bytes(4, "big") + purpose.encode() + body
-    return hmac.digest(key, message, hashlib.sha256)[:_MAC_BYTES]
+def _decoded(cursor: str) -> bytes:
+    try:
+        return base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+    except ValueError:
+        return b""

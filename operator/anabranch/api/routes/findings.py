@@ -16,7 +16,7 @@ from anabranch.branches import completion, read
 from anabranch.consolidation import admission, receipt
 from anabranch.identity import grants
 from anabranch.model.answers import BatchPage, BulkAnswer, BulkResult, CompletionState
-from anabranch.model.canonical import canonical_bytes, hash_text, parse_json
+from anabranch.model.canonical import hash_text
 from anabranch.model.errors import AnabranchError, ConflictError, GoneError, InvalidInputError, NotFoundError
 from anabranch.model.limits import BATCH_BYTES, BULK_BYTES
 from anabranch.model.objects import Publication, Receipt, RunCompletion, Sequence
@@ -55,14 +55,20 @@ async def put_batch(
     at: AtReceipt, sequence: SequencePath, parts: WithParts, body: Annotated[bytes, Depends(_batch_body)]
 ) -> Response:
     """Receive a batch. The same again is answered with the same receipt, or with its publication once there is one."""
-    return reply(await _receive(parts, at, body, sequence=sequence))
+    submission = await receipt.read(body)
+    if submission.batch.sequence != sequence:
+        raise InvalidInputError(
+            f"The batch has the sequence {submission.batch.sequence}, the path {sequence}.",
+            hint="Send each batch to its own sequence.",
+        )
+    return reply(await _receive(parts, at, submission))
 
 
 @router.post("/batches", response_model=BulkAnswer, summary="Submit several batches", openapi_extra=_submitting)
 async def post_batches(at: AtReceipt, parts: WithParts, body: Annotated[bytes, Depends(_bulk_body)]) -> Response:
     """Receive up to 100 batches, in their order; each is received or refused by itself."""
-    value = await asyncio.to_thread(parse_json, body)
-    results = [await _bulk_result(parts, at, batch) for batch in fit(BulkBatches, value).batches]
+    bulk, _ = await asyncio.to_thread(fit, BulkBatches, body)
+    results = [await _bulk_result(parts, at, batch) for batch in bulk.batches]
     return reply(BulkAnswer(results=tuple(results)))
 
 
@@ -92,9 +98,8 @@ async def put_completion(
     ],
 ) -> Response:
     """Close the run once every batch up to `last_submitted_sequence` is in; the same again changes nothing."""
-    value = await asyncio.to_thread(parse_json, body)
-    model = fit(RunCompletion, value)
-    return reply(_completion(await completion.submit(parts.db, branch=at.branch, completion=model, raw=value)))
+    submitted, raw = await asyncio.to_thread(fit, RunCompletion, body)
+    return reply(_completion(await completion.submit(parts.db, branch=at.branch, completion=submitted, raw=raw)))
 
 
 @router.get("/completion", response_model=CompletionState, summary="How the run was completed")
@@ -106,13 +111,7 @@ async def get_completion(at: AtOwnBranch, parts: WithParts) -> Response:
     return reply(_completion(row))
 
 
-async def _receive(parts: Parts, at: OnBranch, body: bytes, *, sequence: int | None) -> Receipt | Publication:
-    submission = await receipt.read(body)
-    if sequence is not None and submission.batch.sequence != sequence:
-        raise InvalidInputError(
-            f"The batch has the sequence {submission.batch.sequence}, the path {sequence}.",
-            hint="Send each batch to its own sequence.",
-        )
+async def _receive(parts: Parts, at: OnBranch, submission: receipt.Submission) -> Receipt | Publication:
     await admission.admit(parts.grants, at.caller, branch=at.branch, submission=submission)
     return await receipt.receive(parts.db, branch=at.branch, submission=submission)
 
@@ -121,7 +120,7 @@ async def _bulk_result(parts: Parts, at: OnBranch, batch: dict[str, Any]) -> Bul
     sequence = batch.get("sequence")
     named = sequence if type(sequence) is int else None
     try:
-        answer = await _receive(parts, at, canonical_bytes(batch), sequence=None)
+        answer = await _receive(parts, at, await asyncio.to_thread(receipt.check, batch))
     except AnabranchError as error:
         found = problems.problem(error).model_dump(mode="json", exclude_none=True)
         return BulkResult(sequence=named, status=error.status, answer=found)

@@ -1,12 +1,11 @@
 """Consolidation jobs: their candidates with both sides of each conflict, their steps, and the decisions on them."""
 
-import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Field
 
-from anabranch.api.access import NAME, InNamespace, Namespaced, OfJob, OfReview, OnJob, see_job
+from anabranch.api.access import NAME, InNamespace, Namespaced, OfJob, OfReview, OnJob, visible_jobs
 from anabranch.api.bodies import JsonBody
 from anabranch.api.paging import PageQuery, Pager, Paging
 from anabranch.api.parts import WithParts
@@ -52,8 +51,7 @@ async def list_jobs(
         after=after,
         limit=query.limit,
     )
-    seen = await asyncio.gather(*(see_job(parts, at.caller, row) for row in rows))
-    items = await read.describe(parts.db, [row for row, shown in zip(rows, seen, strict=True) if shown])
+    items = await read.describe(parts.db, await visible_jobs(parts, at.caller, at.namespace, rows))
     cursor = pager.after(rows, query.limit, lambda row: row.name)
     return reply(JobPage(items=tuple(items), next_cursor=cursor))
 

@@ -93,7 +93,7 @@ async def fingerprint(client: AnabranchClient, namespace: str, *, generation: in
     """
     manifest = await client.manifest(namespace, BASELINE, generation)
     descriptors, read = [], []
-    async for fact in client.records(namespace, BASELINE, generation):
+    async for fact in client.records(namespace, BASELINE, generation, tombstones=True):
         read.append(canonical_bytes(fact.model_dump(mode="json")))
         descriptors.append(
             Descriptor(
