@@ -22,6 +22,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+TIMEOUT = 300
+"""Seconds for a test here: the first one starts everything, perhaps while the machine has other work."""
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(TIMEOUT))
+
+
 @pytest.fixture(scope="session")
 def stack(run_folder) -> Iterator[stacks.Stack]:
     folder = run_folder / "stack"

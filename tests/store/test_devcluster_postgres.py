@@ -55,6 +55,7 @@ async def test_a_stopped_server_is_gone_and_its_data_is_there_at_the_next_start(
     client.terminate()
 
     assert not process.is_running()
+    assert "received fast shutdown request" in Processes(folder).tail("postgres")
     with pytest.raises(OSError, match=r"refused|Connect call failed"):
         await fetchval(server.dsn, "SELECT 1")
 

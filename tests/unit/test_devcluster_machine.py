@@ -172,7 +172,7 @@ GO_THAT_BUILDS = """
 [ "$1" = version ] && { echo go version go1.26.0 linux/amd64; exit; }
 while [ "$1" != -o ]; do shift; done
 echo "$3" >> "$(dirname "$0")/built"
-printf half > "$2"; sleep 0.3; printf ' and half' >> "$2"
+printf half > "$2"; sleep 1; printf ' and half' >> "$2"
 """
 
 
@@ -181,7 +181,16 @@ def test_two_builds_at_once_do_the_work_once_and_neither_sees_half_a_program(fak
     # Processes of their own, as two test runs are.
     script = "from anabranch.devcluster import binaries; print((binaries.ensure(['etcd']) / 'etcd').read_text())"
     env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    runs = [subprocess.Popen([sys.executable, "-c", script], env=env, stdout=subprocess.PIPE, text=True) for _ in "ab"]
+
+    def run():
+        return subprocess.Popen([sys.executable, "-c", script], env=env, stdout=subprocess.PIPE, text=True)
+
+    first = run()
+    deadline = time.monotonic() + 20
+    while not (fake_go / "built").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    runs = [first, run()]
     said = [run.communicate(timeout=30)[0].strip() for run in runs]
     assert said == ["half and half", "half and half"]
     assert (fake_go / "built").read_text().split() == ["go.etcd.io/etcd/server/v3"]
@@ -189,7 +198,7 @@ def test_two_builds_at_once_do_the_work_once_and_neither_sees_half_a_program(fak
 
 def test_a_long_build_gives_signs_of_life_and_tells_its_time(fake_go, monkeypatch):
     command(fake_go, "go", GO_THAT_BUILDS)
-    monkeypatch.setattr(binaries, "TICK", 0.1)
+    monkeypatch.setattr(binaries, "TICK", 0.2)
     said = []
     binaries.ensure(["etcd", "kubectl"], say=said.append)
     assert any(line.startswith("[1/2] etcd: building, ") for line in said)
