@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.consolidation.outcomes import counts
 from anabranch.domain.sharing import Sharing
-from anabranch.identity import Caller
+from anabranch.identity import Caller, grants
 from anabranch.model.canonical import canonical_bytes, sha256
 from anabranch.model.errors import NotReadyError
 from anabranch.model.ids import LineId, new_candidate_id
@@ -57,7 +57,9 @@ async def import_batches(services: Services, job: JobRow) -> JobRow:
             batch = await batches.get(conn, line=job.line, branch_id=branch.branch_id, sequence=sequence)
         if batch is None:
             raise NotReadyError(f"Batch {sequence} of the job is not there.", hint="Submit it again.")
-        imported = await asyncio.to_thread(_read, job, branch, batch, ordinal)
+        findings = await asyncio.to_thread(FindingBatch.model_validate_json, batch.body)
+        refusals = await _refusals(services, branch, findings)
+        imported = await asyncio.to_thread(_read, job, branch, batch, findings, refusals, first=ordinal)
         async with services.db.transaction() as conn:
             await contents.put_many(conn, line=job.line, bodies=imported.contents)
             await candidates.insert(conn, imported.candidates)
@@ -69,16 +71,44 @@ async def import_batches(services: Services, job: JobRow) -> JobRow:
         )
 
 
-def _read(job: JobRow, branch: BranchRow, batch: BatchRow, first: int) -> _Imported:
-    """The candidates of a batch, numbered from ``first``."""
-    findings = FindingBatch.model_validate_json(batch.body)
+async def _refusals(services: Services, branch: BranchRow, findings: FindingBatch) -> list[tuple[str, str] | None]:
+    """For each change why it may not leave its branch, or None."""
     sharing = Sharing.parse(branch.sharing_policy)
+    agent = Caller.for_service_account(branch.namespace, branch.service_account)
+    # Asked before anything is copied: once a candidate, reviewers see it.
+    exportable = await services.grants.scopes(
+        agent,
+        grants.SCOPE_EXPORT,
+        namespace=branch.baseline_namespace,
+        scopes=sorted({change.scope for change in findings.changes if change.visibility == "private"}),
+    )
+    return [
+        sharing.refusal(scope=change.scope, visibility=change.visibility)
+        or (
+            ("ExportNotGranted", f"the change is private, and {agent.username} lacks `export` on scope {change.scope}")
+            if change.visibility == "private" and change.scope not in exportable
+            else None
+        )
+        for change in findings.changes
+    ]
+
+
+def _read(  # noqa: PLR0913  (what a candidate is made of)
+    job: JobRow,
+    branch: BranchRow,
+    batch: BatchRow,
+    findings: FindingBatch,
+    refusals: list[tuple[str, str] | None],
+    *,
+    first: int,
+) -> _Imported:
+    """The candidates of a batch, numbered from ``first``."""
     author = Caller.for_service_account(branch.namespace, branch.service_account).username
     imported = _Imported([], {})
     for index, change in enumerate(findings.changes):
         body = canonical_bytes(change.content)
         digest = sha256(body)
-        refusal = sharing.refusal(scope=change.scope, visibility=change.visibility)
+        refusal = refusals[index]
         if refusal is None:
             imported.contents[digest] = body
         reason, detail = refusal or ("", "")

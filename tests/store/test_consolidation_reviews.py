@@ -1,0 +1,316 @@
+"""Reviews, by resource and by HTTP: who may decide, what a decision binds to, and when a job goes on."""
+
+from __future__ import annotations
+
+import pytest
+from tests.store.world import AUTOMATIC, World, decisions
+
+from anabranch.consolidation import jobs, review
+from anabranch.consolidation.review import SelfReviewError, StaleReviewError
+from anabranch.identity import Caller
+from anabranch.model.canonical import hash_text
+from anabranch.model.errors import ConflictError, NotFoundError
+from anabranch.model.ids import new_candidate_id
+from anabranch.model.requests import DecisionRequest
+from anabranch.store import reviews
+
+ADA, BOB = Caller("ada"), Caller("bob")
+SPEC = {"branchRef": {"namespace": "agents", "name": "run"}, "batches": {"from": 1, "through": 1}}
+
+
+class Desk:
+    """A waiting job, and reviewers who decide on it."""
+
+    def __init__(self, world, line, name):
+        self.world = world
+        self.line = line
+        self.name = name
+        self.generation = 1
+
+    async def job(self):
+        return await self.world.job(self.name)
+
+    async def rows(self):
+        return await self.world.candidates(await self.job())
+
+    async def reviewed(self, **entries):
+        """The resource's reviews become these, and the operator does what follows."""
+        self.generation += 1
+        await self.world.apply_job(
+            self.name,
+            generation=self.generation,
+            reviews=[{"reviewer": reviewer, "decisions": decided} for reviewer, decided in entries.items()],
+            **SPEC,
+        )
+        await self.world.work()
+        return await self.job()
+
+    async def decide(self, caller, rows, action="accept", **changed):
+        requests = [
+            DecisionRequest(
+                **(
+                    {
+                        "candidate_id": row.candidate_id,
+                        "content_hash": hash_text(row.content_hash),
+                        "base_revision": str(row.canonical_revision or 0),
+                        "action": action,
+                    }
+                    | changed
+                )
+            )
+            for row in rows
+        ]
+        return await review.decide(self.world.db, job=await self.job(), caller=caller, decisions=requests)
+
+
+async def a_desk(db, *changes, **policy):
+    """A job of two new keys, or of the given changes, in Manual mode."""
+    world = World(db)
+    line = (await world.import_documents({"a": "first"}, review=policy)).line.line
+    branch = await world.apply_branch("run")
+    await world.submit(branch, 1, *(changes or ({"key": "k", "content": 1}, {"key": "l", "content": 1})))
+    await world.work()
+    (job,) = await world.jobs()
+    return Desk(world, line, job.name)
+
+
+async def test_a_job_goes_on_when_every_candidate_is_decided(db):
+    desk = await a_desk(db)
+    first, second = await desk.rows()
+
+    job = await desk.reviewed(ada=decisions([first]))
+    assert (job.state, job.reason, job.due_at) == ("awaiting_review", "AwaitingReview", None)
+    job = await desk.reviewed(ada=[*decisions([first]), *decisions([second], "reject")])
+
+    assert job.state == "published"
+    assert await desk.world.outcomes() == {"k": [("published", "")], "l": [("rejected", "RejectedByReview")]}
+    assert (job.counts["accepted"], job.counts["rejected"]) == (1, 1)
+
+
+async def test_when_all_is_rejected_nothing_is_published(db):
+    desk = await a_desk(db)
+
+    job = await desk.reviewed(ada=decisions(await desk.rows(), "reject"))
+
+    assert (job.state, job.reason) == ("published", "NothingToPublish")
+    assert await desk.world.events(desk.line) == []
+
+
+async def test_a_rejection_says_who_and_why(db):
+    desk = await a_desk(db, {"key": "k", "content": 1})
+    (row,) = await desk.rows()
+
+    await desk.reviewed(ada=[decisions([row], "reject")[0] | {"reason": "measured wrongly"}])
+
+    assert [r.detail for r in await desk.rows()] == ["ada: measured wrongly"]
+
+
+async def test_two_reviewers_are_needed_where_the_baseline_says_so(db):
+    desk = await a_desk(db, minReviewers=2)
+    rows = await desk.rows()
+
+    assert (await desk.reviewed(ada=decisions(rows))).state == "awaiting_review"
+    await desk.decide(ADA, rows)  # the same person by another way is no second one
+    await desk.world.work()
+    assert (await desk.job()).state == "awaiting_review"
+    await desk.decide(BOB, rows)
+    await desk.world.work()
+
+    assert (await desk.job()).state == "published"
+
+
+async def test_a_lowered_demand_lets_a_waiting_job_go_on(db):
+    desk = await a_desk(db, minReviewers=2)
+    await desk.reviewed(ada=decisions(await desk.rows()))
+
+    await desk.world.apply_baseline(generation=2, **{"import": {"configMap": {"name": "facts"}}})
+    await desk.world.work()
+
+    assert (await desk.job()).state == "published"
+
+
+async def test_an_agent_cannot_approve_its_own_finding_by_resource_or_by_http(db):
+    desk = await a_desk(db)
+    rows = await desk.rows()
+    author = rows[0].author
+    assert author == "system:serviceaccount:agents:run"
+
+    job = await desk.reviewed(**{author: decisions(rows)})
+    assert job.state == "awaiting_review"
+    with pytest.raises(SelfReviewError):
+        await desk.decide(Caller(author), rows)
+
+    assert (await desk.job()).state == "awaiting_review"
+
+
+async def test_an_agent_can_where_the_baseline_allows_it(db):
+    desk = await a_desk(db, forbidSelfReview=False)
+    rows = await desk.rows()
+
+    await desk.decide(Caller(rows[0].author), rows)
+    await desk.world.work()
+
+    assert (await desk.job()).state == "published"
+
+
+async def test_a_decision_on_other_content_or_another_record_counts_for_nothing(db):
+    desk = await a_desk(db)
+    rows = await desk.rows()
+    other = hash_text(b"\x01" * 32)
+
+    for changed in ({"contentHash": other}, {"baseRevision": "1"}):
+        job = await desk.reviewed(ada=[decision | changed for decision in decisions(rows)])
+        assert job.state == "awaiting_review"
+    for changed in ({"content_hash": other}, {"base_revision": "1"}):
+        with pytest.raises(StaleReviewError) as refused:
+            await desk.decide(ADA, rows, **changed)
+        assert refused.value.extra["base_revision"] == "0"
+        assert refused.value.extra["content_hash"] == hash_text(rows[0].content_hash)
+
+
+async def test_a_decision_dies_with_the_record_it_was_made_about(db):
+    desk = await a_desk(db, {"key": "a", "content": "mine", "base": 1})
+    rows = await desk.rows()
+    world = desk.world
+    rival = await world.apply_branch("rival")
+    await world.submit(rival, 1, {"key": "a", "content": "theirs", "base": 1})
+    await world.work()
+    (rivals,) = [job for job in await world.jobs() if job.branch_id == rival.branch_id]
+    theirs = await world.candidates(rivals)
+    await review.decide(
+        world.db,
+        job=rivals,
+        caller=ADA,
+        decisions=[
+            DecisionRequest(
+                candidate_id=theirs[0].candidate_id,
+                content_hash=hash_text(theirs[0].content_hash),
+                base_revision="1",
+                action="accept",
+            )
+        ],
+    )
+    await world.work()
+    assert (await world.contents(desk.line))["a"] == '"theirs"'
+
+    job = await desk.reviewed(ada=decisions(rows))  # made when the record was at revision 1
+
+    (row,) = await desk.rows()
+    assert (job.state, row.conflicting, row.canonical_revision) == ("awaiting_review", True, 2)
+    job = await desk.reviewed(ada=decisions([row]))
+    assert job.state == "published"
+    assert await world.events(desk.line) == [("published", "a", 2), ("superseded", "a", 2), ("published", "a", 3)]
+
+
+async def test_what_somebody_else_has_published_meanwhile_needs_no_review_any_more(db):
+    desk = await a_desk(db, {"key": "a", "content": "the same", "base": 1})
+    world = desk.world
+    await world.apply_baseline(generation=2, **{"import": {"configMap": {"name": "facts"}}}, **AUTOMATIC)
+    rival = await world.apply_branch("rival")
+    (locator,) = [source["locator"] for source in (await desk.rows())[0].sources]
+    assert await world.evidence(rival) == locator
+    await world.submit(rival, 1, {"key": "a", "content": "the same", "base": 1})
+    await world.work()
+
+    job = await desk.job()
+    assert (job.state, job.reason) == ("published", "NothingToPublish")
+    assert [(row.state, row.reason) for row in await desk.rows()] == [("duplicate", "AlreadyKnown")]
+
+
+async def test_accepting_one_of_two_findings_for_a_key_leaves_the_other_open_against_the_new_record(db):
+    desk = await a_desk(db, {"key": "a", "content": "one", "base": 1}, {"key": "a", "content": "other", "base": 1})
+    one, other = await desk.rows()
+
+    job = await desk.reviewed(ada=decisions([one]))
+
+    assert (job.state, job.counts["held"]) == ("published", 1)
+    held = await desk.world.job(job.held_job)
+    (row,) = await desk.world.candidates(held)
+    assert (row.candidate_id, row.state, row.canonical_revision) == (other.candidate_id, "waiting", 2)
+    assert (row.conflicting, row.reason) == (True, "BaseRevisionSuperseded")
+    assert held.state == "awaiting_review"
+
+
+async def test_accepting_both_is_refused(db):
+    desk = await a_desk(db, {"key": "a", "content": "one", "base": 1}, {"key": "a", "content": "other", "base": 1})
+    one, other = await desk.rows()
+
+    job = await desk.reviewed(ada=decisions([one, other]))
+    assert (job.state, job.reason) == ("awaiting_review", "AmbiguousAcceptance")
+    job = await desk.reviewed(ada=[*decisions([one]), *decisions([other], "reject")])
+
+    assert (await desk.world.contents(desk.line))["a"] == '"one"'
+
+
+async def test_a_decision_taken_out_of_the_resource_is_withdrawn(db):
+    desk = await a_desk(db)
+    first, second = await desk.rows()
+    await desk.reviewed(ada=decisions([first]))
+
+    await desk.reviewed()
+    job = await desk.reviewed(bob=decisions([second]))
+
+    assert job.state == "awaiting_review"
+    async with db.connection() as conn:
+        history = await reviews.history(conn, line=job.line, job_id=job.job_id)
+    assert [(row.reviewer, row.action) for row in history] == [
+        ("ada", "accept"),
+        ("ada", "withdraw"),
+        ("bob", "accept"),
+    ]
+
+
+async def test_reviews_outlive_their_resource(db):
+    desk = await a_desk(db)
+    first, second = await desk.rows()
+    job = await desk.reviewed(ada=decisions([first]))
+
+    await jobs.forget(db, namespace=job.namespace, name=job.name, uid=job.uid)
+    await desk.decide(ADA, [second])
+    await desk.world.work()
+
+    assert (await desk.job()).state == "published"
+
+
+async def test_without_the_admission_policies_reviews_in_resources_are_ignored(db):
+    desk = await a_desk(db)
+    desk.world.guard.missing.append("The policy is missing.")
+
+    job = await desk.reviewed(ada=decisions(await desk.rows()))
+
+    assert job.state == "awaiting_review"
+    async with db.connection() as conn:
+        assert await reviews.history(conn, line=job.line, job_id=job.job_id) == []
+    desk.world.guard.missing.clear()
+    assert (await desk.reviewed(ada=decisions(await desk.rows()))).state == "published"
+
+
+async def test_decisions_by_http_are_all_noted_or_none(db):
+    desk = await a_desk(db)
+    first, _ = await desk.rows()
+    stranger = DecisionRequest(
+        candidate_id=new_candidate_id(first.line),
+        content_hash=hash_text(first.content_hash),
+        base_revision="0",
+        action="accept",
+    )
+    own = stranger.model_copy(update={"candidate_id": first.candidate_id})
+
+    with pytest.raises(NotFoundError):
+        await review.decide(db, job=await desk.job(), caller=ADA, decisions=[own, stranger])
+
+    job = await desk.job()
+    async with db.connection() as conn:
+        assert await reviews.history(conn, line=job.line, job_id=job.job_id) == []
+    assert job.due_at is None
+
+
+async def test_what_is_decided_cannot_be_decided_again(db):
+    desk = await a_desk(db)
+    rows = await desk.rows()
+    noted = await desk.decide(ADA, rows)
+    assert [(row.reviewer, row.via, row.action) for row in noted] == [("ada", "http", "accept")] * 2
+    await desk.world.work()
+
+    with pytest.raises(ConflictError, match="published"):
+        await desk.decide(BOB, rows, "reject")
