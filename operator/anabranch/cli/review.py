@@ -97,7 +97,7 @@ def _patch(connection: Connection, job: str, decisions: list[dict[str, Any]]) ->
     reviewer = kubectl.username()
     resource = kubectl.get("consolidationjobs", job)
     entries = resource["spec"].get("reviews", [])
-    own = next((entry["decisions"] for entry in entries if entry["reviewer"] == reviewer), [])
+    own: list[dict[str, Any]] = next((entry["decisions"] for entry in entries if entry["reviewer"] == reviewer), [])
     decided = {decision["candidateId"] for decision in decisions}
     kept = [decision for decision in own if decision["candidateId"] not in decided]
     others = [entry for entry in entries if entry["reviewer"] != reviewer]

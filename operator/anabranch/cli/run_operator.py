@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from anabranch.controllers import logs
 from anabranch.controllers.operator import run
 from anabranch.controllers.settings import Settings
 from anabranch.manifests import DEFAULT_NAMESPACE
@@ -55,4 +56,5 @@ def command(
         health_port=health_port,
         workers=workers,
     )
+    logs.configure()
     asyncio.run(run(settings))

@@ -41,13 +41,14 @@ class Stage:
     Attributes:
         stack: Cluster, Postgres, operator and API.
         cast: Who plays.
-        started: When, on the monotonic clock.
+        steps: How many have begun.
+        shown: Rows of kubectl's tables that were shown, without their age.
     """
 
     stack: Stack
     cast: Cast
-    started: float = field(default_factory=time.monotonic)
     steps: int = 0
+    shown: set[str] = field(default_factory=set)
 
     def step(self, title: str) -> None:
         """Begin a step."""
@@ -71,11 +72,16 @@ class Stage:
         return self.stack.cluster.kubectl(*filter(None, arguments), stdin=stdin)
 
     def show(self) -> None:
-        """Show the three kinds, as anybody with kubectl sees them."""
+        """Show what kubectl shows of the three kinds: every column, and of the rows those that changed since."""
         command = "kubectl get baselines,branches,consolidationjobs -A"
-        click.echo(click.style(f"    $ {command}", dim=True))
-        for line in self.kubectl(*command.split()[1:]).splitlines():
-            click.echo(f"      {line}" if line else "")
+        click.echo(click.style(f"    $ {command}{'   # the rows that changed' if self.shown else ''}", dim=True))
+        for block in self.kubectl(*command.split()[1:]).strip().split("\n\n"):
+            heading, *rows = block.splitlines()
+            # The last column tells the age, which always changes.
+            changed = [row for row in rows if row.rsplit(maxsplit=1)[0] not in self.shown]
+            self.shown.update(row.rsplit(maxsplit=1)[0] for row in rows)
+            for line in [heading, *changed] if changed else []:
+                click.echo(f"      {line}")
 
     def wait(self, resource: str, condition: str, *, namespace: str) -> None:
         """Wait for a condition with ``kubectl wait``, as a script would."""
