@@ -84,9 +84,8 @@ async def prove(conn: Connection, *, line: str, generation: int, key: str) -> tr
     """
     place = trie.key_hash(key)
     known = await nodes(conn, line=line, generation=generation, paths=trie.prefixes([place]))
-    if "" not in known:
-        # Every manifest has a root; asked this way round, a proof costs one query.
-        await manifests.resolve(conn, line=line, ref=generation)
+    # Asked afterwards: a generation that is still retained had all its nodes when they were read.
+    await manifests.resolve(conn, line=line, ref=generation)
     while True:
         try:
             return trie.prove(known, place)
