@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
