@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 
 import pytest
@@ -164,6 +165,23 @@ async def test_the_batch_that_fills_the_gap_reaches_over_the_whole_window(db):
         )
         assert (await receive(conn, branch, 1)).contiguous_through == 1_024
         assert (await receive(conn, branch, 1_025)).contiguous_through == 1_025
+
+
+async def test_a_receipt_reads_no_more_of_a_long_branch_than_of_a_short_one(db):
+    branch = await new_branch(db)
+    where = (branch.line, branch.branch_id)
+    async with db.connection() as conn:
+        await conn.execute(
+            "INSERT INTO batches (line, branch_id, sequence, receipt_id, content_hash, body, changes, prefix)"
+            " SELECT $1, $2, n, 'r' || n, '\\x00', repeat('x', 500)::bytea, 1, n FROM generate_series(1, 3000) AS n",
+            *where,
+        )
+        receive_args = (branch.line, branch.branch_id, 3_001, "r", b"", b"", 1, False, 1_024)
+        plans = [
+            await conn.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {query.sql}", *args)
+            for query, args in ((batches._sql.receive, receive_args), (branches._sql.contiguous_through, where))
+        ]
+    assert [json.loads(plan)[0]["Plan"]["Shared Hit Blocks"] < 60 for plan in plans] == [True, True], plans
 
 
 async def test_a_branch_that_does_not_exist_receives_nothing(db):

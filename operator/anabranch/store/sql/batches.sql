@@ -4,7 +4,8 @@
 -- All checks are part of the one statement that writes. The key-share lock on the branch is what the foreign key would take
 -- anyhow; taken here, it waits for a completion that is being submitted and then reads final_sequence as that left it. A
 -- duplicate takes no lock and writes nothing. The prefix is a lower bound: a batch that another transaction brings in just
--- now is counted by whoever comes next.
+-- now is counted by whoever comes next. The walk asks for a value, not for EXISTS, which the planner would answer by hashing
+-- all batches of the branch.
 WITH RECURSIVE known AS MATERIALIZED (
     SELECT b.receipt_id, b.content_hash, b.received_at
     FROM batches AS b
@@ -26,8 +27,8 @@ WITH RECURSIVE known AS MATERIALIZED (
     UNION ALL
     SELECT walk.n + 1 FROM walk
     WHERE walk.n + 1 = :sequence::bigint
-       OR EXISTS (SELECT FROM batches AS b
-                  WHERE b.line = :line AND b.branch_id = :branch_id AND b.sequence = walk.n + 1)
+       OR (SELECT true FROM batches AS b
+           WHERE b.line = :line AND b.branch_id = :branch_id AND b.sequence = walk.n + 1)
 ), reach AS MATERIALIZED (
     SELECT max(n) AS prefix FROM walk
 ), made AS (

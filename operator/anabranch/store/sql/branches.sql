@@ -105,7 +105,7 @@ WITH RECURSIVE walk (n) AS (
                      WHERE b.line = :line AND b.branch_id = :branch_id ORDER BY b.sequence DESC LIMIT 1), 0)
     UNION ALL
     SELECT walk.n + 1 FROM walk
-    WHERE EXISTS (SELECT FROM batches AS b
-                  WHERE b.line = :line AND b.branch_id = :branch_id AND b.sequence = walk.n + 1)
+    WHERE (SELECT true FROM batches AS b
+           WHERE b.line = :line AND b.branch_id = :branch_id AND b.sequence = walk.n + 1)
 )
 SELECT max(n) FROM walk;

@@ -102,8 +102,8 @@ SELECT b.line, b.branch_id, b.run_id, b.namespace, b.name, b.uid, b.observed_gen
                              WHERE t.line = b.line AND t.branch_id = b.branch_id ORDER BY t.sequence DESC LIMIT 1), 0)
             UNION ALL
             SELECT walk.n + 1 FROM walk
-            WHERE EXISTS (SELECT FROM batches AS t
-                          WHERE t.line = b.line AND t.branch_id = b.branch_id AND t.sequence = walk.n + 1)
+            WHERE (SELECT true FROM batches AS t
+                   WHERE t.line = b.line AND t.branch_id = b.branch_id AND t.sequence = walk.n + 1)
         ) SELECT max(n) FROM walk) AS contiguous_through
 FROM branches AS b
 JOIN manifests AS m ON m.line = b.line AND m.generation = b.parent_generation
