@@ -224,6 +224,15 @@ class World:
             page = await records.page(conn, line=line, generation=generation, limit=1000, scopes=None)
         return {record.key: record.body.decode() for record in page.records}
 
+    async def contents_of_table(self, line: str) -> int:
+        """How many versions and contents there are, seen or not."""
+        async with self.db.connection() as conn:
+            return await conn.fetchval(
+                "SELECT (SELECT count(*) FROM record_versions WHERE line = $1)"
+                " + (SELECT count(*) FROM contents WHERE line = $1)",
+                line,
+            )
+
     async def jobs(self) -> list[JobRow]:
         async with self.db.connection() as conn:
             return await jobs.page(conn, namespace=TEAM, limit=100)
