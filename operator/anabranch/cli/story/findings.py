@@ -23,18 +23,18 @@ EVIDENCE: Final = b"""\
 
 FIX: Final = {
     "title": "Linker killed (exit 137) in the payments service build",
-    "text": "Cause: since Rust 1.84 the fat link-time optimization of payments peaks at 8.6 GiB, and the pool `medium` ends\n"
-    "a job at 8 GiB. Set `pool: large` for `payments / release-build`. Twenty builds in a row have passed since.",
+    "text": "Cause: since Rust 1.84 the fat link-time optimization of payments peaks at 8.6 GiB, and the pool\n"
+    "`medium` ends a job at 8 GiB. Set `pool: large` for `payments / release-build`. All of twenty builds since passed.",
 }
 
 RIVAL_EVIDENCE: Final = b"""\
-payments/release-build with lto = "thin": peak resident of ld 3.4 GiB, passed 12 of 12 in pool medium, p99 latency +0.6 %
+payments/release-build with lto = "thin": peak resident of ld 3.4 GiB, passed 12 of 12 in pool medium, p99 +0.6 %
 """
 
 RIVAL_FIX: Final = {
     "title": "Linker killed (exit 137) in the payments service build",
-    "text": "Link payments with thin link-time optimization, as the ledger does since December: the linker then peaks at\n"
-    '3.4 GiB, and the job stays in the pool `medium`. Set `lto = "thin"`; latency at p99 rises by 0.6 %.',
+    "text": "Link payments with thin link-time optimization, as the ledger does since December: the linker then\n"
+    'peaks at 3.4 GiB, and the job stays in the pool `medium`. Set `lto = "thin"`; latency at p99 rises by 0.6 %.',
 }
 
 GUIDE_EVIDENCE: Final = b"""\
