@@ -149,7 +149,6 @@ class _Process:
             _background(self._projector.run(), name="projector") as projecting,
             _background(self._config_maps.run(), name="ConfigMaps") as following,
         ):
-            others = set(asyncio.all_tasks())
             kopf_tasks = await kopf.spawn_tasks(
                 registry=self._registry,
                 settings=watching.operator_settings(),
@@ -158,7 +157,7 @@ class _Process:
                 stop_flag=stop_watching,
             )
             with _signals(stop):  # again: kopf has put its own in their place
-                watched = asyncio.create_task(kopf.run_tasks(kopf_tasks, ignored=others), name="watches")
+                watched = asyncio.create_task(kopf.run_tasks(kopf_tasks, ignored=_NotTheirs()), name="watches")
                 try:
                     await _first(stop.wait(), self._leadership.lost(), tasks=(*tasks, projecting, following, watched))
                     await self._workers.stop(_GRACE_SECONDS)
@@ -185,6 +184,13 @@ class _Process:
     def _ring(self) -> None:
         self._status_bell.ring()
         self._queue.ring()
+
+
+class _NotTheirs(frozenset["asyncio.Task[Any]"]):
+    """All tasks of the loop, for kopf, which would take every task that began after it for its own, and end it."""
+
+    def __contains__(self, _task: object) -> bool:
+        return True
 
 
 @contextlib.asynccontextmanager

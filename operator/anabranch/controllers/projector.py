@@ -86,7 +86,7 @@ class Projector:
         self._bell = bell
         self._reconciler = reconciler
         self._seen: OrderedDict[str, Seen] = OrderedDict()
-        self._put_off: dict[str, float] = {}  # by line, branch or job id: until when
+        self._put_off: dict[Dirty, float] = {}  # until when, unless the row changes again
         self._written: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
         self._writing = asyncio.Semaphore(_PARALLEL)
 
@@ -120,7 +120,7 @@ class Projector:
         """Write the statuses that lag behind; how many were written."""
         now = _now()
         async with self._db.connection() as conn:
-            self._put_off = {identifier: until for identifier, until in self._put_off.items() if until > now}
+            self._put_off = {row: until for row, until in self._put_off.items() if until > now}
             found = await projection.dirty(conn, limit=_AT_ONCE, exclude=self._put_off)
             rows = [row for row in found if not self._reconciler.is_busy(_key(row))]
             patches = await self._patches(conn, rows)
@@ -180,7 +180,7 @@ class Projector:
                 return row
             except ObjectRefusedError as error:
                 _log.error("status refused", kind=row.kind, object=f"{row.namespace}/{row.name}", error=str(error))
-                self._put_off[row.id or row.uid] = _now() + _REFUSED_SECONDS
+                self._put_off[row] = _now() + _REFUSED_SECONDS
                 return None
         _remember(self._seen, row.uid, Seen.of(patch))
         if row.kind == "Branch":
@@ -198,7 +198,7 @@ class Projector:
         until = known[0] + QUIET_SECONDS
         if _now() >= until:
             return False
-        self._put_off[row.id or row.uid] = until
+        self._put_off[row] = until
         return True
 
     def _of(self, uid: str) -> Seen:

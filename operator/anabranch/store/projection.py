@@ -108,15 +108,16 @@ class JobStatusRow:
     conflicts: tuple[str, ...]
 
 
-async def dirty(conn: Connection, *, limit: int, exclude: Iterable[str] = ()) -> list[Dirty]:
+async def dirty(conn: Connection, *, limit: int, exclude: Iterable[Dirty] = ()) -> list[Dirty]:
     """Resources of any line whose status lags behind.
 
     Args:
         conn: A connection.
         limit: At most so many of each kind, and as many that only wait.
-        exclude: Line, branch and job ids of those that are not wanted now, so that they do not crowd out others.
+        exclude: Those that are not wanted now unless they have changed again, so that they do not crowd out others.
     """
-    return await queries.rows(_sql.dirty(conn, limit=limit, exclude=list(exclude)), lambda row: Dirty(**row))
+    versions = [f"{row.id}@{row.version}" for row in exclude]
+    return await queries.rows(_sql.dirty(conn, limit=limit, exclude=versions), lambda row: Dirty(**row))
 
 
 async def mark(conn: Connection, rows: Iterable[Dirty]) -> None:

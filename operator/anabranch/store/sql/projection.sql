@@ -1,18 +1,18 @@
 -- name: dirty(limit, exclude)
--- Resources of any line whose status lags behind, at most so many of each kind, without those that are named.
+-- Resources of any line whose status lags behind, at most so many of each kind, without those named at that version.
 (SELECT 'Baseline' AS kind, namespace, name, uid, line, line AS id, version
  FROM lines
- WHERE version <> projected AND deleted_at IS NULL AND line <> ALL(:exclude::text[])
+ WHERE version <> projected AND deleted_at IS NULL AND line || '@' || version <> ALL(:exclude::text[])
  ORDER BY line LIMIT :limit)
 UNION ALL
 (SELECT 'Branch', namespace, name, uid, line, branch_id, version
  FROM branches
- WHERE version <> projected AND deleted_at IS NULL AND branch_id <> ALL(:exclude::text[])
+ WHERE version <> projected AND deleted_at IS NULL AND branch_id || '@' || version <> ALL(:exclude::text[])
  ORDER BY line, branch_id LIMIT :limit)
 UNION ALL
 (SELECT 'ConsolidationJob', namespace, name, uid, line, job_id, version
  FROM jobs
- WHERE version <> projected AND deleted_at IS NULL AND uid IS NOT NULL AND job_id <> ALL(:exclude::text[])
+ WHERE version <> projected AND deleted_at IS NULL AND uid IS NOT NULL AND job_id || '@' || version <> ALL(:exclude::text[])
  ORDER BY line, job_id LIMIT :limit)
 UNION ALL
 (SELECT kind, namespace, name, uid, NULL, NULL, version

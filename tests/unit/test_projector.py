@@ -1,0 +1,252 @@
+"""The projector shows what Postgres has committed: once for each change, never older than before, only as leader."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from tests.unit.rows import LINE, T0, baseline, branch, job, waiting
+
+from anabranch.controllers import projector
+from anabranch.controllers.bell import Bell
+from anabranch.controllers.projector import Projector
+from anabranch.kube.errors import ObjectNotFoundError, ObjectRefusedError, StaleObjectError
+from anabranch.model.errors import UnavailableError
+from anabranch.store.projection import Dirty
+
+
+class Store:
+    """The rows that lag behind, and their states, as the projection reads and marks them."""
+
+    def __init__(self):
+        self.rows = {}
+        self.marked = []
+        self.excluded = []
+
+    def change(self, kind, state, *, uid="u", version=1):
+        identifier = {"Baseline": LINE, "Branch": "br_1", "ConsolidationJob": "job_1", "Waiting": None}[kind]
+        name = "Branch" if kind == "Waiting" else kind
+        line = None if kind == "Waiting" else LINE
+        row = Dirty(kind=name, namespace="team", name="scout", uid=uid, line=line, id=identifier, version=version)
+        self.rows[uid] = (row, state)
+
+    def connection(self):
+        return self
+
+    async def __aenter__(self):
+        return None
+
+    async def __aexit__(self, *error):
+        return None
+
+    async def dirty(self, _conn, *, limit, exclude):
+        self.excluded = list(exclude)
+        return [row for row, _ in self.rows.values() if row not in self.excluded][:limit]
+
+    async def mark(self, _conn, rows):
+        for row in rows:
+            self.marked.append((row.uid, row.version))
+            if self.rows.get(row.uid, (None,))[0] == row:
+                del self.rows[row.uid]
+
+    def states(self, kind):
+        async def read(_conn, **_):
+            return [state for row, state in self.rows.values() if row.kind == kind and row.id is not None]
+
+        return read
+
+    async def waiting(self, _conn, **_):
+        return next((state for row, state in self.rows.values() if row.id is None), None)
+
+
+class ApiServer:
+    def __init__(self):
+        self.patches = []
+        self.error = None
+        self.during = None
+
+    async def patch_status(self, kind, *, uid, status, **_):
+        if self.during is not None:
+            await self.during()
+        if self.error is not None:
+            raise self.error
+        self.patches.append((kind.name, uid, status))
+
+
+class Others:
+    """Leadership, Events and the reconciler, as far as the projector asks them."""
+
+    def __init__(self):
+        self.leading = True
+        self.busy = False
+        self.told = []
+        self.forgotten = []
+
+    def tell(self, about, occurrence):
+        self.told.append((about.name, occurrence.reason))
+
+    def is_busy(self, _key):
+        return self.busy
+
+    async def gone(self, key, uid):
+        self.forgotten.append((key.kind, uid))
+
+
+@pytest.fixture
+def store(monkeypatch):
+    fake = Store()
+    for name in ("dirty", "mark"):
+        monkeypatch.setattr(projector.projection, name, getattr(fake, name))
+    monkeypatch.setattr(projector.projection, "baseline_status", fake.states("Baseline"))
+    monkeypatch.setattr(projector.projection, "branch_status", fake.states("Branch"))
+    monkeypatch.setattr(projector.projection, "job_status", fake.states("ConsolidationJob"))
+    monkeypatch.setattr(projector.waiting, "get", fake.waiting)
+    return fake
+
+
+@pytest.fixture
+def server():
+    return ApiServer()
+
+
+@pytest.fixture
+def others():
+    return Others()
+
+
+@pytest.fixture
+def shown(store, server, others):
+    return Projector(store, server, leadership=others, announcer=others, bell=Bell(), reconciler=others)
+
+
+async def test_what_lags_behind_is_written_to_the_object_of_that_uid_and_marked(store, server, shown):
+    store.change("Baseline", baseline(head=2), version=7)
+    assert await shown.look() == 1
+    ((kind, uid, status),) = server.patches
+    assert (kind, uid, status["current"]["generation"]) == ("Baseline", "u", 2)
+    assert store.marked == [("u", 7)]
+    assert await shown.look() == 0
+
+
+async def test_a_change_that_comes_during_the_write_is_written_by_the_next_look(store, server, shown):
+    async def change_again():
+        store.change("ConsolidationJob", job(state="published"), version=2)
+        server.during = None
+
+    store.change("ConsolidationJob", job(), version=1)
+    server.during = change_again
+    await shown.look()
+    await shown.look()
+    assert [status["state"] for _, _, status in server.patches] == ["received", "published"]
+    assert store.marked == [("u", 1), ("u", 2)]
+
+
+async def test_who_does_not_lead_writes_nothing_even_if_leadership_is_lost_halfway(store, server, shown, others):
+    store.change("Baseline", baseline(head=1))
+    others.leading = False
+    await shown.look()
+    assert (server.patches, store.marked) == ([], [])
+
+
+@pytest.mark.parametrize("error", [ObjectNotFoundError("gone"), StaleObjectError("another uid")])
+async def test_a_resource_that_is_gone_or_another_one_is_forgotten_and_not_tried_again(
+    store, server, shown, others, error
+):
+    store.change("Branch", branch())
+    server.error = error
+    assert await shown.look() == 1
+    assert others.forgotten == [("Branch", "u")]
+    assert store.marked == [("u", 1)]
+
+
+async def test_a_status_that_the_schema_refuses_is_put_off_and_holds_up_no_other(store, server, shown):
+    store.change("Branch", branch())
+    server.error = ObjectRefusedError("status.phase: Unsupported value")
+    await shown.look()
+    await shown.look()
+    assert store.marked == []
+    assert [row.id for row in store.excluded] == ["br_1"]
+
+
+async def test_an_outage_leaves_rows_to_be_written_later(store, server, shown):
+    store.change("Branch", branch())
+    server.error = UnavailableError("away")
+    with pytest.raises(UnavailableError):
+        await shown.look()
+    server.error = None
+    assert await shown.look() == 1
+    assert store.marked == [("u", 1)]
+
+
+async def test_an_object_is_shown_only_when_its_reconcile_is_done(store, server, shown, others):
+    store.change("Baseline", baseline(head=1))
+    others.busy = True
+    await shown.look()
+    assert (server.patches, store.marked) == ([], [])
+    others.busy = False
+    await shown.look()
+    assert len(server.patches) == 1
+
+
+async def test_a_number_of_a_branch_that_only_rises_waits_while_a_change_of_its_state_does_not(store, server, shown):
+    store.change("Branch", branch(), version=1)
+    await shown.look()
+    store.change("Branch", replace(branch(), contiguous_through=9), version=2)
+    await shown.look()
+    await shown.look()
+    assert len(server.patches) == 1
+    store.change("Branch", replace(branch("Completed"), contiguous_through=9), version=3)
+    await shown.look()
+    assert [status["phase"] for _, _, status in server.patches] == ["Active", "Completed"]
+
+
+async def test_a_rising_number_is_written_after_half_a_minute(store, server, shown, monkeypatch):
+    store.change("Branch", branch(), version=1)
+    await shown.look()
+    store.change("Branch", replace(branch(), contiguous_through=9), version=2)
+    await shown.look()
+    later = projector._now() + projector.QUIET_SECONDS + 1
+    monkeypatch.setattr(projector, "_now", lambda: later)
+    await shown.look()
+    assert [status["lastSubmittedSequence"] for _, _, status in server.patches] == [4, 9]
+
+
+async def test_times_of_conditions_come_from_what_the_watch_showed(store, server, shown):
+    since = (T0 - timedelta(days=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    condition = {"type": "Ready", "status": "True", "reason": "Forked", "lastTransitionTime": since}
+    shown.observe({"metadata": {"uid": "u"}, "status": {"phase": "Active", "conditions": [condition]}})
+    store.change("Branch", branch())
+    await shown.look()
+    assert server.patches[0][2]["conditions"][0]["lastTransitionTime"] == since
+
+
+async def test_what_happened_is_told_once_the_status_says_so(store, server, shown, others):
+    store.change("Waiting", waiting())
+    await shown.look()
+    assert others.told == []
+    server.error = UnavailableError("away")
+    store.change("Branch", branch(), version=2)
+    with pytest.raises(UnavailableError):
+        await shown.look()
+    assert others.told == []
+    server.error = None
+    await shown.look()
+    assert others.told == [("scout", "Forked")]
+
+
+async def test_a_defect_in_one_look_does_not_end_the_projector(store, shown, monkeypatch):
+    monkeypatch.setattr(projector, "COALESCE_SECONDS", 0.001)
+    monkeypatch.setattr(projector, "POLL_SECONDS", 0.001)
+    looked = []
+
+    async def look():
+        looked.append(1)
+        raise KeyError("a defect")
+
+    monkeypatch.setattr(shown, "look", look)
+    running = asyncio.create_task(shown.run())
+    async with asyncio.timeout(10):
+        while len(looked) < 3:  # noqa: ASYNC110  (what is waited for has no event)
+            await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.wait({running})
