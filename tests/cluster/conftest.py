@@ -20,7 +20,9 @@ from anabranch.devcluster.errors import DevclusterError
 from anabranch.manifests import crds, install
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
+
+    from tests.cluster.places import Place
 
 
 TIMEOUT = 300
@@ -41,6 +43,18 @@ def stack(run_folder) -> Iterator[stacks.Stack]:
     finally:
         if started := stacks.load(folder):
             started.down()
+
+
+@pytest.fixture(scope="module")
+async def place(stack) -> AsyncIterator[Place]:
+    """A namespace of the stack with a Baseline, for the tests of a module."""
+    from tests.cluster.places import Place
+
+    place = Place(stack)
+    stack.make_namespace(place.namespace)
+    place.baseline(review={"mode": "Automatic"})
+    yield place
+    await place.close()
 
 
 @pytest.fixture(scope="session")
