@@ -24,7 +24,7 @@ EVIDENCE: Final = b"""\
 FIX: Final = {
     "title": "Linker killed (exit 137) in the payments service build",
     "text": "Cause: since Rust 1.84 the fat link-time optimization of payments peaks at 8.6 GiB, and the pool\n"
-    "`medium` ends a job at 8 GiB. Set `pool: large` for `payments / release-build`. All of twenty builds since passed.",
+    "`medium` ends a job at 8 GiB. Set `pool: large` for that job. All of twenty builds since passed.",
 }
 
 RIVAL_EVIDENCE: Final = b"""\
