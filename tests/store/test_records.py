@@ -158,6 +158,20 @@ async def test_a_pruned_generation_is_gone_and_never_a_short_page(db, line):
                 await ask
 
 
+async def test_a_version_that_ended_is_absent_from_then_on(db, line):
+    """What a purge of tombstones leaves: an interval without a successor."""
+    async with db.connection() as conn:
+        await conn.execute(
+            "UPDATE record_versions SET to_generation = 3 WHERE line = $1 AND key = 'b' AND from_generation = 2", line
+        )
+        assert (await records.current_of(conn, line=line, generation=2, keys=["b"])).keys() == {"b"}
+        assert await records.current_of(conn, line=line, generation=3, keys=["b"]) == {}
+    assert (await read(db, line, "b", 2))[1].body == b"2"
+    assert (await read(db, line, "b", 3))[1] is None
+    assert "b" not in building.keys((await page(db, line)).records)
+    assert "b" not in building.keys(await diff(db, line, 1, 3))
+
+
 async def test_a_generation_or_line_that_never_was_is_not_found(db, line):
     async with db.connection() as conn:
         for asked, generation in ((line, 4), (line, 0), (new_line_id(), 1), (new_line_id(), None)):
