@@ -96,22 +96,21 @@ def test_another_form_of_duration_is_refused(text):
         parse_duration(text)
 
 
-def test_a_status_patch_removes_what_does_not_hold_any_more():
+def test_a_status_leaves_out_what_does_not_hold_any_more():
     now = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
     head = ManifestSummary(baseline_id="bl_x", generation=2, manifest_hash="sha256:0", records=7, published_at=now)
-    patch = BaselineStatus(observed_generation=3, line_id="ln_x", head=head).merge_patch()
-    assert patch["observedGeneration"] == 3
-    assert patch["head"] == {
+    status = BaselineStatus(observed_generation=3, line_id="ln_x", head=head).whole()
+    assert status["observedGeneration"] == 3
+    assert status["head"] == {
         "baselineId": "bl_x",
         "generation": 2,
         "manifestHash": "sha256:0",
         "records": 7,
         "publishedAt": "2026-01-02T03:04:05Z",
     }
-    # null removes a member in a JSON merge patch; a member left out would stay as it was.
-    assert patch["oldestConflictAge"] is None
-    assert patch["current"] is None
-    assert patch["conditions"] == []
+    assert "oldestConflictAge" not in status
+    assert "current" not in status
+    assert status["conditions"] == []
 
 
 def test_a_status_written_by_another_release_can_be_read():

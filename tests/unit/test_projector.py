@@ -51,12 +51,19 @@ class Store:
 
     def states(self, kind):
         async def read(_conn, **_):
-            return [state for row, state in self.rows.values() if row.kind == kind and row.id is not None]
+            found = [(row, state) for row, state in self.rows.values() if row.kind == kind and row.id is not None]
+            return [of_uid(row.uid, state) for row, state in found]
 
         return read
 
     async def waiting(self, _conn, **_):
         return next((state for row, state in self.rows.values() if row.id is None), None)
+
+
+def of_uid(uid, state):
+    """A state whose resource has another uid than the rows' usual one."""
+    part = next(name for name in ("line", "branch", "job") if hasattr(state, name))
+    return replace(state, **{part: replace(getattr(state, part), uid=uid)})
 
 
 class ApiServer:
@@ -65,12 +72,14 @@ class ApiServer:
         self.error = None
         self.during = None
 
-    async def patch_status(self, kind, *, uid, status, **_):
+    async def write_status(self, kind, *, uid, status, whole, **_):
         if self.during is not None:
             await self.during()
-        if self.error is not None:
-            raise self.error
+        error = self.error.get(kind.name) if isinstance(self.error, dict) else self.error
+        if error is not None:
+            raise error
         self.patches.append((kind.name, uid, status))
+        self.whole = whole
 
 
 class Others:
@@ -170,12 +179,14 @@ async def test_a_status_that_the_schema_refuses_is_put_off_and_holds_up_no_other
 
 async def test_an_outage_leaves_rows_to_be_written_later(store, server, shown):
     store.change("Branch", branch())
-    server.error = UnavailableError("away")
+    store.change("Baseline", baseline(head=1), uid="ub")
+    server.error = {"Branch": UnavailableError("away")}
     with pytest.raises(UnavailableError):
         await shown.look()
+    assert store.marked == [("ub", 1)], "what was written is marked all the same"
     server.error = None
     assert await shown.look() == 1
-    assert store.marked == [("u", 1)]
+    assert store.marked == [("ub", 1), ("u", 1)]
 
 
 async def test_an_object_is_shown_only_when_its_reconcile_is_done(store, server, shown, others):
@@ -224,6 +235,7 @@ async def test_what_happened_is_told_once_the_status_says_so(store, server, show
     store.change("Waiting", waiting())
     await shown.look()
     assert others.told == []
+    assert not server.whole, "a resource that waits keeps what else its status tells"
     server.error = UnavailableError("away")
     store.change("Branch", branch(), version=2)
     with pytest.raises(UnavailableError):

@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.rows import T0, T1, baseline, branch, job, manifest, waiting
 
-from anabranch.controllers.status import Seen, baseline_status, branch_status, job_status, occurrences, waiting_patch
+from anabranch.controllers.status import Seen, baseline_status, branch_status, job_status, occurrences, waiting_status
 
 
 def conditions(status):
@@ -11,7 +11,7 @@ def conditions(status):
 
 
 def told(kind, before, after, manifests=()):
-    found = occurrences(kind, before=before, status=after.merge_patch(), manifests=manifests)
+    found = occurrences(kind, before=before, status=after.whole(), manifests=manifests)
     return [(occurrence.reason, occurrence.type) for occurrence in found]
 
 
@@ -24,7 +24,7 @@ def test_a_baseline_with_a_current_manifest_and_nothing_in_the_way_is_ready():
 def test_a_baseline_without_a_manifest_is_not_ready_and_reconciling():
     status = baseline_status(baseline(), seen=Seen(), now=T0)
     assert conditions(status) == {"Ready": ("False", "NoManifest"), "Reconciling": ("True", "NoManifest")}
-    assert status.merge_patch()["current"] is None
+    assert status.whole().get("current") is None
 
 
 def test_what_stands_in_the_way_of_a_baseline_makes_it_unready_though_readers_see_a_manifest():
@@ -49,11 +49,11 @@ def test_a_condition_keeps_its_time_until_its_status_changes():
     first = baseline_status(baseline(), seen=Seen(), now=T0)
     still = baseline_status(
         baseline(conditions=[{"type": "Reconciling", "reason": "ArchiveMissing", "message": "Upload it."}]),
-        seen=Seen.of(first.merge_patch()),
+        seen=Seen.of(first.whole()),
         now=T1,
     )
     assert {condition.last_transition_time for condition in still.conditions} == {T0}
-    done = baseline_status(baseline(head=1), seen=Seen.of(still.merge_patch()), now=T1)
+    done = baseline_status(baseline(head=1), seen=Seen.of(still.whole()), now=T1)
     assert [condition.last_transition_time for condition in done.conditions] == [T1]
 
 
@@ -97,51 +97,51 @@ def test_a_job_that_was_given_up_is_failed_and_stalled_and_keeps_its_state():
 
 
 def test_a_branch_that_waits_is_pending():
-    patch = waiting_patch(waiting(), seen=Seen(), now=T0)
+    patch = waiting_status(waiting(), seen=Seen(), now=T0)
     assert patch["phase"] == "Pending"
     assert [(c["type"], c["status"]) for c in patch["conditions"]] == [("Ready", "False"), ("Reconciling", "True")]
 
 
 def test_a_resource_that_is_not_understood_any_more_keeps_what_its_status_told():
-    active = Seen.of(branch_status(branch(), seen=Seen(), now=T0).merge_patch())
-    patch = waiting_patch(waiting(condition="Stalled", reason="InvalidSpec"), seen=active, now=T0)
+    active = Seen.of(branch_status(branch(), seen=Seen(), now=T0).whole())
+    patch = waiting_status(waiting(condition="Stalled", reason="InvalidSpec"), seen=active, now=T0)
     assert set(patch) == {"observedGeneration", "conditions"}
 
 
 def test_a_generation_is_told_of_once_with_what_made_it():
     imported = baseline_status(baseline(head=1, kind="import"), seen=Seen(), now=T0)
     assert told("Baseline", Seen(), imported, [manifest(1, "import")]) == [("Imported", "Normal")]
-    before = Seen.of(imported.merge_patch())
+    before = Seen.of(imported.whole())
     published = baseline_status(baseline(head=3), seen=before, now=T0)
     history = [manifest(3, "restore"), manifest(2), manifest(1, "import")]
     assert told("Baseline", before, published, history) == [("Published", "Normal"), ("Restored", "Normal")]
-    assert told("Baseline", Seen.of(published.merge_patch()), published, history) == []
+    assert told("Baseline", Seen.of(published.whole()), published, history) == []
 
 
 def test_a_pin_is_told_of_as_a_rollback_and_its_end_as_a_resumption():
-    free = Seen.of(baseline_status(baseline(head=3), seen=Seen(), now=T0).merge_patch())
+    free = Seen.of(baseline_status(baseline(head=3), seen=Seen(), now=T0).whole())
     pinned = baseline_status(baseline(head=3, current=1, pinned=1), seen=free, now=T0)
     assert told("Baseline", free, pinned) == [("RolledBack", "Normal")]
-    before = Seen.of(pinned.merge_patch())
+    before = Seen.of(pinned.whole())
     assert told("Baseline", before, pinned) == []
     assert told("Baseline", before, baseline_status(baseline(head=3), seen=before, now=T0)) == [("Resumed", "Normal")]
 
 
 def test_two_rollbacks_to_the_same_generation_are_two_events():
-    free = Seen.of(baseline_status(baseline(head=3), seen=Seen(), now=T0).merge_patch())
+    free = Seen.of(baseline_status(baseline(head=3), seen=Seen(), now=T0).whole())
     keys = set()
     for watermark in (7, 9):
         pinned = baseline_status(baseline(head=3, current=1, pinned=1, watermark=watermark), seen=free, now=T0)
-        keys |= {found.key for found in occurrences("Baseline", before=free, status=pinned.merge_patch())}
+        keys |= {found.key for found in occurrences("Baseline", before=free, status=pinned.whole())}
     assert len(keys) == 2
 
 
 def test_a_fork_is_told_of_after_a_wait_and_without_one():
     forked = branch_status(branch(), seen=Seen(), now=T0)
-    waited = Seen.of(waiting_patch(waiting(), seen=Seen(), now=T0))
+    waited = Seen.of(waiting_status(waiting(), seen=Seen(), now=T0))
     for before in (Seen(), waited):
         assert told("Branch", before, forked) == [("Forked", "Normal")]
-    assert told("Branch", Seen.of(forked.merge_patch()), forked) == []
+    assert told("Branch", Seen.of(forked.whole()), forked) == []
 
 
 @pytest.mark.parametrize(
@@ -157,13 +157,13 @@ def test_a_fork_is_told_of_after_a_wait_and_without_one():
     ],
 )
 def test_a_step_of_a_job_is_told_of(after, wanted):
-    before = Seen.of(job_status(job(holder="a"), seen=Seen(), now=T0).merge_patch())
+    before = Seen.of(job_status(job(holder="a"), seen=Seen(), now=T0).whole())
     status = job_status(after, seen=before, now=T0)
     assert told("ConsolidationJob", before, status) == [wanted]
-    assert told("ConsolidationJob", Seen.of(status.merge_patch()), status) == []
+    assert told("ConsolidationJob", Seen.of(status.whole()), status) == []
 
 
 def test_a_job_that_is_given_up_is_told_of_with_its_reason():
-    before = Seen.of(job_status(job(attempt=5), seen=Seen(), now=T0).merge_patch())
+    before = Seen.of(job_status(job(attempt=5), seen=Seen(), now=T0).whole())
     status = job_status(job(attempt=6, failed=True, last_error="No."), seen=before, now=T0)
     assert told("ConsolidationJob", before, status) == [("AttemptFailed", "Warning"), ("GivenUp", "Warning")]

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 from anabranch.controllers.reconciler import Key
-from anabranch.controllers.status import Seen, baseline_status, branch_status, job_status, occurrences, waiting_patch
+from anabranch.controllers.status import Seen, baseline_status, branch_status, job_status, occurrences, waiting_status
 from anabranch.kube.errors import ObjectNotFoundError, ObjectRefusedError, StaleObjectError
 from anabranch.kube.events import ObjectRef
 from anabranch.kube.kinds import OWN
@@ -54,6 +55,21 @@ _WRITE_SECONDS: Final = 3.0
 """Not more than what a Lease outlasts its renewal deadline by (see `Leadership.leading`)."""
 
 _REMEMBERED: Final = 50_000
+
+
+@dataclass(frozen=True)
+class _Sheet:
+    """A status to write.
+
+    Attributes:
+        status: In its JSON form.
+        whole: Whether it replaces the one before, or only those of its members that it has.
+        manifests: With a Baseline's, its newest ones.
+    """
+
+    status: dict[str, Any]
+    whole: bool = True
+    manifests: Sequence[ManifestRow] = ()
 
 
 class Projector:
@@ -123,55 +139,60 @@ class Projector:
             self._put_off = {row: until for row, until in self._put_off.items() if until > now}
             found = await projection.dirty(conn, limit=_AT_ONCE, exclude=self._put_off)
             rows = [row for row in found if not self._reconciler.is_busy(_key(row))]
-            patches = await self._patches(conn, rows)
-        written = await asyncio.gather(*(self._show(row, *patches[row.uid]) for row in rows if row.uid in patches))
-        # A row that is gone between the two reads is marked too: its next version is another one.
-        done = [row for row in written if row is not None]
-        done += [row for row in rows if row.uid not in patches]
+            sheets = await self._sheets(conn, rows)
+        shown = await asyncio.gather(
+            *(self._show(row, sheets[row.uid]) for row in rows if row.uid in sheets), return_exceptions=True
+        )
+        # A row that went away between the two reads is marked too: if it comes back, it is in another version.
+        done = [row for row in shown if isinstance(row, projection.Dirty)]
+        done += [row for row in rows if row.uid not in sheets]
         if done:
             async with self._db.connection() as conn:
                 await projection.mark(conn, done)
+        for error in shown:
+            if isinstance(error, BaseException):
+                raise error
         return len(done)
 
-    async def _patches(
-        self, conn: Connection, rows: Sequence[Dirty]
-    ) -> dict[str, tuple[dict[str, Any], Sequence[ManifestRow]]]:
-        """The status of each row as a merge patch, by uid; with a Baseline's, its newest manifests."""
+    async def _sheets(self, conn: Connection, rows: Sequence[Dirty]) -> dict[str, _Sheet]:
+        """What to write for each row, by uid."""
         now = datetime.now(UTC).replace(microsecond=0)
         ids: dict[OwnName, list[str]] = {kind: [] for kind in OWN}
-        patches: dict[str, tuple[dict[str, Any], Sequence[ManifestRow]]] = {}
+        sheets: dict[str, _Sheet] = {}
         for row in rows:
             if row.id is not None:
                 ids[row.kind].append(row.id)
             elif (wait := await waiting.get(conn, namespace=row.namespace, kind=row.kind, name=row.name)) is not None:
-                patches[row.uid] = (waiting_patch(wait, seen=self._of(row.uid), now=now), ())
+                sheets[row.uid] = _Sheet(waiting_status(wait, seen=self._of(row.uid), now=now), whole=False)
         for baseline in await projection.baseline_status(conn, lines=ids["Baseline"]) if ids["Baseline"] else ():
-            status = baseline_status(baseline, seen=self._of(baseline.line.uid), now=now)
-            patches[baseline.line.uid] = (status.merge_patch(), baseline.history)
+            uid = baseline.line.uid
+            status = baseline_status(baseline, seen=self._of(uid), now=now)
+            sheets[uid] = _Sheet(status.whole(), manifests=baseline.history)
         for branch in await projection.branch_status(conn, branch_ids=ids["Branch"]) if ids["Branch"] else ():
             uid = branch.branch.uid
-            patches[uid] = (branch_status(branch, seen=self._of(uid), now=now).merge_patch(), ())
+            sheets[uid] = _Sheet(branch_status(branch, seen=self._of(uid), now=now).whole())
         jobs = ids["ConsolidationJob"]
         for job in await projection.job_status(conn, job_ids=jobs) if jobs else ():
             if (job_uid := job.job.uid) is not None:
-                patches[job_uid] = (job_status(job, seen=self._of(job_uid), now=now).merge_patch(), ())
-        return patches
+                sheets[job_uid] = _Sheet(job_status(job, seen=self._of(job_uid), now=now).whole())
+        return sheets
 
-    async def _show(self, row: Dirty, patch: dict[str, Any], manifests: Sequence[ManifestRow]) -> Dirty | None:
+    async def _show(self, row: Dirty, sheet: _Sheet) -> Dirty | None:
         """Write one status; the row, if it is to be marked as shown."""
-        if self._is_quiet(row, patch):
+        if self._is_quiet(row, sheet.status):
             return None
         before = self._of(row.uid)
         async with self._writing:
             if not self._leadership.leading:
                 return None
             try:
-                await self._kube.patch_status(
+                await self._kube.write_status(
                     OWN[row.kind],
                     namespace=row.namespace,
                     name=row.name,
                     uid=row.uid,
-                    status=patch,
+                    status=sheet.status,
+                    whole=sheet.whole,
                     timeout=_WRITE_SECONDS,
                 )
             except (ObjectNotFoundError, StaleObjectError):
@@ -182,18 +203,18 @@ class Projector:
                 _log.error("status refused", kind=row.kind, object=f"{row.namespace}/{row.name}", error=str(error))
                 self._put_off[row] = _now() + _REFUSED_SECONDS
                 return None
-        _remember(self._seen, row.uid, Seen.of(patch))
+        _remember(self._seen, row.uid, before.then(sheet.status, whole=sheet.whole))
         if row.kind == "Branch":
-            _remember(self._written, row.uid, (_now(), _steady(patch)))
+            _remember(self._written, row.uid, (_now(), _steady(sheet.status)))
         about = ObjectRef(OWN[row.kind], row.namespace, row.name, row.uid)
-        for occurrence in occurrences(row.kind, before=before, status=patch, manifests=manifests):
+        for occurrence in occurrences(row.kind, before=before, status=sheet.status, manifests=sheet.manifests):
             self._announcer.tell(about, occurrence)
         return row
 
-    def _is_quiet(self, row: Dirty, patch: dict[str, Any]) -> bool:
+    def _is_quiet(self, row: Dirty, status: dict[str, Any]) -> bool:
         """Whether a status can wait: it was written lately, and nothing but a rising number has changed since."""
         known = self._written.get(row.uid)
-        if row.kind != "Branch" or known is None or known[1] != _steady(patch):
+        if row.kind != "Branch" or known is None or known[1] != _steady(status):
             return False
         until = known[0] + QUIET_SECONDS
         if _now() >= until:
@@ -209,9 +230,9 @@ def _key(row: Dirty) -> Key:
     return Key(row.kind, row.namespace, row.name)
 
 
-def _steady(patch: dict[str, Any]) -> bytes:
+def _steady(status: dict[str, Any]) -> bytes:
     """The hash of what of a status is shown at once when it changes."""
-    return sha256(canonical_bytes({name: value for name, value in patch.items() if name not in _RISING}))
+    return sha256(canonical_bytes({name: value for name, value in status.items() if name not in _RISING}))
 
 
 def _remember(memory: OrderedDict[str, Any], uid: str, value: Any) -> None:

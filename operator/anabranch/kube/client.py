@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from anabranch.kube.kinds import Kind
 
 FIELD_MANAGER: Final = "anabranch"
-_MERGE_PATCH: Final = "application/merge-patch+json"
+_JSON_PATCH: Final = "application/json-patch+json"
 _PAGE: Final = 500
 _MEND: Final = "Mend the named field."
 _REFUSALS: Final[dict[int, tuple[type[AnabranchError], str, str]]] = {
@@ -118,7 +118,7 @@ class KubeClient:
         """
         return await self.call("PUT", kind.path(namespace=namespace, name=body["metadata"]["name"]), body=body)
 
-    async def patch_status(  # noqa: PLR0913  (all but the kind by keyword)
+    async def write_status(  # noqa: PLR0913  (all but the kind by keyword)
         self,
         kind: Kind,
         *,
@@ -126,16 +126,21 @@ class KubeClient:
         name: str,
         uid: str,
         status: dict[str, Any],
+        whole: bool = True,
         timeout: float | None = None,  # noqa: ASYNC109  (see Connection.send)
     ) -> dict[str, Any]:
-        """Merge a status into the object's ``/status``, provided that it is the object of that uid.
+        """Write a status, provided that the object is the one of that uid.
+
+        It is a JSON patch that tests the uid. A merge patch cannot: what it says of metadata is ignored on ``/status``,
+        so that the status could reach a namesake that was created since.
 
         Args:
             kind: Of the object.
             namespace: Of the object.
             name: Of the object.
-            uid: A namesake that was created since is left alone.
-            status: A merge patch (RFC 7386): a member that is null is removed, a list is replaced whole.
+            uid: Of the object.
+            status: The members to write.
+            whole: Whether they are the whole status; if not, the members that are not named stay.
             timeout: Seconds; None: the usual.
 
         Raises:
@@ -143,14 +148,27 @@ class KubeClient:
             StaleObjectError: If the object of that name has another uid.
             ObjectRefusedError: If the status does not fit its schema.
         """
-        return await self.call(
-            "PATCH",
-            kind.path(namespace=namespace, name=name, subresource="status"),
-            query={"fieldManager": FIELD_MANAGER},
-            body={"metadata": {"uid": uid}, "status": status},
-            content_type=_MERGE_PATCH,
-            timeout=timeout,
-        )
+        values = {"/status": status} if whole else {f"/status/{member}": value for member, value in status.items()}
+        patch: list[dict[str, Any]] = [{"op": "test", "path": "/metadata/uid", "value": uid}]
+        patch += [{"op": "add", "path": path, "value": value} for path, value in values.items()]
+        try:
+            return await self.call(
+                "PATCH",
+                kind.path(namespace=namespace, name=name, subresource="status"),
+                query={"fieldManager": FIELD_MANAGER},
+                body=patch,
+                content_type=_JSON_PATCH,
+                timeout=timeout,
+            )
+        except ObjectRefusedError:
+            # A test that fails and a value that is refused are answered alike.
+            found = await self.get(kind, namespace=namespace, name=name)
+            if found["metadata"]["uid"] == uid:
+                raise
+            raise StaleObjectError(
+                f"{kind.name} {namespace}/{name} has the uid {found['metadata']['uid']}, not {uid}.",
+                hint="It was deleted and made again: forget the old one.",
+            ) from None
 
     async def call(  # noqa: PLR0913  (all but the request line by keyword)
         self,

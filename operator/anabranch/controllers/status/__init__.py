@@ -5,6 +5,6 @@ from anabranch.controllers.status.branch import branch_status
 from anabranch.controllers.status.conditions import Seen
 from anabranch.controllers.status.job import job_status
 from anabranch.controllers.status.occurrences import occurrences
-from anabranch.controllers.status.waiting import waiting_patch
+from anabranch.controllers.status.waiting import waiting_status
 
-__all__ = ["Seen", "baseline_status", "branch_status", "job_status", "occurrences", "waiting_patch"]
+__all__ = ["Seen", "baseline_status", "branch_status", "job_status", "occurrences", "waiting_status"]

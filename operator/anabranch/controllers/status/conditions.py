@@ -63,6 +63,11 @@ class Seen:
                 marks[name] = status[name]["generation"]
         return cls(conditions, marks)
 
+    def then(self, status: Mapping[str, Any], *, whole: bool) -> Seen:
+        """What to remember once these members of the status, or the whole of it, were written."""
+        after = Seen.of(status)
+        return after if whole else Seen(after.conditions, {**self.marks, **after.marks})
+
 
 def dated(drafts: Iterable[Draft], *, generation: int, seen: Seen, now: datetime) -> tuple[Condition, ...]:
     """Conditions from drafts.

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from anabranch.store.waiting import WaitingRow
 
 
-def waiting_patch(row: WaitingRow, *, seen: Seen, now: datetime) -> dict[str, Any]:
-    """A merge patch of the status of a resource that waits.
+def waiting_status(row: WaitingRow, *, seen: Seen, now: datetime) -> dict[str, Any]:
+    """Those members of a status that say what the resource waits for.
 
-    It says what is waited for, and leaves alone whatever else the status tells: a resource whose spec is suddenly not
-    understood has not ceased to be what it was.
+    Whatever else the status tells is left alone: a resource whose spec is suddenly not understood has not ceased to be
+    what it was.
 
     Args:
         row: What Postgres has.
@@ -30,10 +30,10 @@ def waiting_patch(row: WaitingRow, *, seen: Seen, now: datetime) -> dict[str, An
     if row.kind == "ConsolidationJob":
         drafts.append(Draft("Complete", "False", row.reason, row.message))
     conditions = dated(drafts, generation=row.observed_generation, seen=seen, now=now)
-    patch: dict[str, Any] = {
+    status: dict[str, Any] = {
         "observedGeneration": row.observed_generation,
-        "conditions": [condition.model_dump(mode="json", by_alias=True) for condition in conditions],
+        "conditions": [condition.model_dump(mode="json", by_alias=True, exclude_none=True) for condition in conditions],
     }
     if row.kind == "Branch" and "phase" not in seen.marks:
-        patch["phase"] = "Pending"
-    return patch
+        status["phase"] = "Pending"
+    return status

@@ -78,9 +78,9 @@ class Report(BaseModel):
 class Status(Report):
     """The root of a `status`."""
 
-    def merge_patch(self) -> dict[str, Any]:
-        """The status as a JSON merge patch: what is None here is null there, and so removed from the resource."""
-        return self.model_dump(mode="json", by_alias=True)
+    def whole(self) -> dict[str, Any]:
+        """The whole status in its JSON form; what is None is left out, for it is written in place of the one before."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 _DURATION: Final = r"^[1-9][0-9]{0,5}(s|m|h)$"
