@@ -59,8 +59,6 @@ def response(error: AnabranchError, headers: Mapping[str, str] | None = None) ->
         sent["WWW-Authenticate"] = "Bearer"
     if error.status == HTTPStatus.SERVICE_UNAVAILABLE:
         sent["Retry-After"] = str(RETRY_SECONDS)
-    if error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-        sent["Connection"] = "close"  # what is left of the body is not read
     body = problem(error).model_dump_json(exclude_none=True)
     return Response(body, status_code=error.status, media_type=MEDIA_TYPE, headers=sent)
 

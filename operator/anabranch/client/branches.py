@@ -184,9 +184,12 @@ class BranchCalls(Transport):
         return await self.submit(namespace, batch)
 
     async def submit(self, namespace: str, batch: FindingBatch) -> Receipt | Publication:
-        """Submit a batch that was made before, such as one from an outbox."""
+        """Submit a batch that was made before, such as one from an outbox.
+
+        The members that it was made with are sent, since those are what its ``content_hash`` covers.
+        """
         place = path(namespace, "branches", batch.branch_id, "batches", batch.sequence)
-        body = canonical_bytes(batch.model_dump(mode="json"))
+        body = canonical_bytes(batch.model_dump(mode="json", exclude_unset=True))
         return _acknowledgement(await self.send("PUT", place, body=body, headers=_JSON))
 
     async def batch(self, namespace: str, branch: str, sequence: int) -> Receipt | Publication:
