@@ -58,6 +58,22 @@ async def recomputed(db, line, generation):
         return await trie.recompute_root(conn, line=line, generation=generation)
 
 
+async def nodes_are_those_of_a_rebuild(db, line, generation):
+    rebuilt = {}
+
+    async def keep(nodes):
+        rebuilt.update({node.path: (node.hash, node.body) for node in nodes})
+
+    async with db.transaction() as conn:
+        await trie.build(conn, line=line, generation=generation, keep=keep)
+        stored = await conn.fetch(
+            "SELECT * FROM trie_nodes WHERE line = $1 AND from_generation <= $2 AND to_generation > $2",
+            line,
+            generation,
+        )
+    return {row["path"]: (row["hash"], row["body"]) for row in stored} == rebuilt
+
+
 async def feed(db, line):
     async with db.connection() as conn:
         return await events.after(conn, line=line, after_sequence=0, limit=1_000, scopes=None)
@@ -92,7 +108,7 @@ async def test_the_generation_before_is_unchanged_bit_for_bit(db, line):
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_the_root_of_every_generation_is_that_of_its_records(db, seed):
+async def test_root_and_nodes_of_every_generation_are_those_of_its_records(db, seed):
     """Puts, changes of scope and deletions at random, across splits and collapses of leaves."""
     chance = random.Random(seed)
     line = await building.new_line(db)
@@ -119,6 +135,7 @@ async def test_the_root_of_every_generation_is_that_of_its_records(db, seed):
             stored = await manifests.get(conn, line=line, generation=generation)
         assert stored.records == len(contents)
         assert await recomputed(db, line, generation) == stored.manifest_hash
+        assert await nodes_are_those_of_a_rebuild(db, line, generation)
 
 
 async def test_a_record_is_proved_present_and_absent(db, line):
