@@ -16,7 +16,7 @@ import asyncpg
 from anabranch.model.canonical import sha256
 from anabranch.model.errors import ConflictError, InvalidInputError, TooLargeError
 from anabranch.model.limits import LINE_RECORDS
-from anabranch.store import lines, publish, queries
+from anabranch.store import contents, lines, publish, queries, versions
 from anabranch.store import trie as store_trie
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ async def _copy_records(conn: Connection, *, line: str, records: AsyncIterable[I
 
 async def _copy_batch(conn: Connection, *, line: str, batch: list[ImportRecord]) -> None:
     facts = {sha256(record.fact_body): record.fact_body for record in batch}
-    contents = {record.content_hash: record.content_body for record in batch}
+    bodies = {record.content_hash: record.content_body for record in batch}
     hashes = {body: digest for digest, body in facts.items()}
     try:
         await conn.copy_records_to_table(
@@ -136,8 +136,8 @@ async def _copy_batch(conn: Connection, *, line: str, batch: list[ImportRecord])
         raise DuplicateKeyError(
             f"A key comes twice: {error.detail or error}.", hint="Give each record a key of its own."
         ) from None
-    await _copy_bodies(conn, table="contents", key="content_hash", line=line, bodies=contents, add=publish.add_contents)
-    await _copy_bodies(conn, table="facts", key="fact_hash", line=line, bodies=facts, add=publish.add_facts)
+    await _copy_bodies(conn, table="contents", key="content_hash", line=line, bodies=bodies, add=contents.put_many)
+    await _copy_bodies(conn, table="facts", key="fact_hash", line=line, bodies=facts, add=versions.add_facts)
 
 
 async def _copy_bodies(  # noqa: PLR0913  (two tables of one shape)

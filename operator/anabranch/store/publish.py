@@ -8,24 +8,37 @@ publication came in between. The caller then prepares again. Nothing here decide
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from anabranch.domain import trie
-from anabranch.model.canonical import sha256
-from anabranch.model.errors import ConflictError, NotReadyError, TooLargeError, UnavailableError
+from anabranch.model.errors import ConflictError, NotReadyError, TooLargeError
 from anabranch.model.ids import new_baseline_id, new_event_id
 from anabranch.model.limits import LINE_RECORDS
-from anabranch.store import lines, manifests, queries
-from anabranch.store import trie as store_trie
+from anabranch.store import lines, manifests, queries, trie, versions
+from anabranch.store.versions import NewVersion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from anabranch.model.ids import LineId
+    from anabranch.domain.trie import TrieDelta
     from anabranch.store.database import Connection
     from anabranch.store.lines import HeadRow
     from anabranch.store.manifests import ManifestRow
+
+__all__ = [
+    "AlreadyPublishedError",
+    "EventKind",
+    "HeadMovedError",
+    "NewEvent",
+    "NewVersion",
+    "Prepared",
+    "check_head",
+    "move_current",
+    "prepare",
+    "publication_of",
+    "record_publication",
+    "seal",
+    "write_generation",
+]
 
 _sql: Final = queries.load("publish")
 
@@ -42,43 +55,6 @@ class AlreadyPublishedError(ConflictError):
     """The job has published before: its work is done."""
 
     code = "AlreadyPublished"
-
-
-@dataclass(frozen=True, kw_only=True)
-class NewVersion:
-    """A version of a record that a generation brings.
-
-    Attributes:
-        key: The record's key.
-        scope: Where it is visible.
-        content_hash: SHA-256 of the content's canonical bytes; `trie.NULL_HASH` for a tombstone.
-        content_body: The content's canonical bytes; None for a tombstone, and where they are stored already.
-        fact_body: The provenance's canonical bytes.
-        tombstone: Whether it deletes the key.
-    """
-
-    key: str
-    scope: str
-    content_hash: bytes
-    content_body: bytes | None = None
-    fact_body: bytes
-    tombstone: bool = False
-
-    @cached_property
-    def fact_hash(self) -> bytes:
-        """SHA-256 of the provenance."""
-        return sha256(self.fact_body)
-
-    def pair(self, revision: int) -> trie.Pair:
-        """Key hash and descriptor hash of this version as the given revision."""
-        return trie.Descriptor(
-            key=self.key,
-            revision=revision,
-            scope=self.scope,
-            content_hash=self.content_hash,
-            fact_hash=self.fact_hash,
-            tombstone=self.tombstone,
-        ).pair
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +92,7 @@ class Prepared:
     parent: ManifestRow
     revision: int
     versions: Sequence[NewVersion]
-    delta: trie.TrieDelta
+    delta: TrieDelta
 
 
 async def prepare(conn: Connection, *, head: HeadRow, versions: Sequence[NewVersion]) -> Prepared:
@@ -138,7 +114,7 @@ async def prepare(conn: Connection, *, head: HeadRow, versions: Sequence[NewVers
     changes = dict(version.pair(revision) for version in versions)
     if len(changes) != len(versions):
         raise ConflictError("Two new versions are for one key.", hint="Publish one of them.")
-    delta = await store_trie.plan(conn, manifest=parent, changes=changes)
+    delta = await trie.plan(conn, manifest=parent, changes=changes)
     return Prepared(parent=parent, revision=revision, versions=versions, delta=delta)
 
 
@@ -166,8 +142,10 @@ async def write_generation(
     """
     check_head(head, parent=prepared.parent, revision=prepared.revision)
     line, generation = head.line, head.head_generation + 1
-    live = await _write_versions(conn, line=line, generation=generation, prepared=prepared)
-    await _write_nodes(conn, line=line, generation=generation, delta=prepared.delta)
+    live = await versions.write(
+        conn, line=line, generation=generation, revision=prepared.revision, new=prepared.versions
+    )
+    await versions.write_nodes(conn, line=line, generation=generation, delta=prepared.delta)
     await lines.add_scopes(conn, line=line, scopes={version.scope for version in prepared.versions})
     return await seal(
         conn,
@@ -292,66 +270,6 @@ async def publication_of(conn: Connection, *, line: str, job_id: str) -> int | N
     """The generation that a job has published, or None."""
     generation: int | None = await _sql.publication(conn, line=line, job_id=job_id)
     return generation
-
-
-async def _write_versions(conn: Connection, *, line: LineId, generation: int, prepared: Prepared) -> int:
-    """Close the old versions, open the new ones; gives how many live records there are more."""
-    versions = prepared.versions
-    closed = [
-        row
-        async for row in _sql.close_versions(
-            conn, line=line, generation=generation, keys=[version.key for version in versions]
-        )
-    ]
-    bodies = {v.content_hash: v.content_body for v in versions if v.content_body is not None}
-    await add_contents(conn, line=line, bodies=bodies)
-    await add_facts(conn, line=line, bodies={version.fact_hash: version.fact_body for version in versions})
-    tag = await _sql.open_versions(
-        conn,
-        line=line,
-        generation=generation,
-        revision=prepared.revision,
-        keys=[version.key for version in versions],
-        scopes=[version.scope for version in versions],
-        content_hashes=[version.content_hash for version in versions],
-        fact_hashes=[version.fact_hash for version in versions],
-        tombstones=[version.tombstone for version in versions],
-    )
-    if queries.touched(tag) != len(versions):
-        raise UnavailableError(
-            f"The content of {len(versions) - queries.touched(tag)} accepted records is not stored.",
-            hint="It was removed as unused; submit the findings again.",
-        )
-    return sum(not version.tombstone for version in versions) - sum(not row["tombstone"] for row in closed)
-
-
-async def add_contents(conn: Connection, *, line: str, bodies: Mapping[bytes, bytes]) -> None:
-    """Store contents (canonical bytes by their SHA-256), each once."""
-    if bodies:
-        await _sql.add_contents(conn, line=line, hashes=list(bodies), bodies=list(bodies.values()))
-
-
-async def add_facts(conn: Connection, *, line: str, bodies: Mapping[bytes, bytes]) -> None:
-    """Store provenance (canonical bytes by their SHA-256), each once."""
-    if bodies:
-        await _sql.add_facts(conn, line=line, hashes=list(bodies), bodies=list(bodies.values()))
-
-
-async def _write_nodes(conn: Connection, *, line: LineId, generation: int, delta: trie.TrieDelta) -> None:
-    await _sql.close_nodes(conn, line=line, generation=generation, paths=[*delta.puts, *delta.removed])
-    await open_nodes(conn, line=line, generation=generation, nodes=list(delta.puts.values()))
-
-
-async def open_nodes(conn: Connection, *, line: str, generation: int, nodes: Sequence[trie.TrieNode]) -> None:
-    """Begin nodes at a generation."""
-    await _sql.open_nodes(
-        conn,
-        line=line,
-        generation=generation,
-        paths=[node.path for node in nodes],
-        hashes=[node.hash for node in nodes],
-        bodies=[node.body for node in nodes],
-    )
 
 
 async def _append_events(

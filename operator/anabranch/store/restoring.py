@@ -1,9 +1,9 @@
 """A restore: what an older generation said, published as a new one, as ``git revert`` does.
 
 The difference may be as large as the line, and the head's lock must not be held for that long. So it is staged first,
-in temporary tables: the versions, and the nodes that cover them. The lock then covers nothing but moving them over. When
-another generation came in between it is staged again; the last attempt holds the lock all along, so that a busy line is
-restored too. Each restore id acts once per line, ever, so that one left in Git never repeats.
+in temporary tables: the versions, and the nodes that cover them. The lock then covers nothing but moving them over.
+When another generation came in between it is staged again; the last attempt holds the lock all along, so that a busy
+line is restored too. Each restore id acts once per line, ever, so that one left in Git never repeats.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from anabranch.domain import trie
 from anabranch.domain.facts import Fact
-from anabranch.store import lines, manifests, publish, queries
+from anabranch.store import lines, manifests, publish, queries, versions
 from anabranch.store import trie as store_trie
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ async def _swap(conn: Connection, *, staged: _Staged, restore_id: str) -> Restor
     if await manifests.hold(conn, line=line, generation=staged.target.generation) is None:
         raise manifests.missing(staged.target.generation, head_generation=head.head_generation)
     generation = head.head_generation + 1
-    await publish.add_facts(conn, line=line, bodies={_NO_FACT.hash: _NO_FACT.canonical()})
+    await versions.add_facts(conn, line=line, bodies={_NO_FACT.hash: _NO_FACT.canonical()})
     await _sql.close_versions(conn, line=line, generation=generation)
     await _sql.open_versions(conn, line=line, generation=generation, revision=staged.revision)
     await _sql.close_nodes(conn, line=line, generation=generation)
