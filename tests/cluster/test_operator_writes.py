@@ -13,7 +13,7 @@ from anabranch.manifests import OPERATOR_ACCOUNT
 
 KINDS = {"baselines", "branches", "consolidationjobs"}
 WRITES = {"create", "update", "patch", "delete"}
-BRANCHES = 5
+RUNS = tuple(f"run-{number}" for number in range(5))
 
 
 class AuditLog:
@@ -56,23 +56,23 @@ def namespace(stack):
     return name
 
 
-def apply(stack, namespace, kind, name, spec):
-    body = {"apiVersion": "anabranch.dev/v1alpha1", "kind": kind, "metadata": {"name": name, "namespace": namespace}}
-    stack.cluster.apply([{**body, "spec": spec}])
+def resource(namespace, kind, name, spec):
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": "anabranch.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
 
 
 def make_baseline(stack, namespace):
     metadata = {"name": "guide", "namespace": namespace}
     data = {"guide.md": "# Build\n\nRun make test.\n"}
-    stack.cluster.apply([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}])
-    apply(stack, namespace, "Baseline", "kb", {"import": {"configMap": {"name": "guide"}}})
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+    spec = {"import": {"configMap": {"name": "guide"}}}
+    stack.cluster.apply([config_map, resource(namespace, "Baseline", "kb", spec)])
     stack.cluster.kubectl("wait", "--for=condition=Ready", "baseline/kb", f"--namespace={namespace}", "--timeout=60s")
 
 
 def make_branches(stack, namespace):
-    for number in range(BRANCHES):
-        spec = {"baselineRef": {"name": "kb"}, "agent": {"serviceAccountName": "scout"}, "task": "First."}
-        apply(stack, namespace, "Branch", f"run-{number}", spec)
+    spec = {"baselineRef": {"name": "kb"}, "agent": {"serviceAccountName": "scout"}, "task": "First."}
+    stack.cluster.apply([resource(namespace, "Branch", name, spec) for name in RUNS])
     await_observed(stack, namespace, "branches", "Ready")
 
 
@@ -94,9 +94,6 @@ def one_status(plural, *names):
     return Counter({(plural, name, "patch", "status"): 1 for name in names})
 
 
-RUNS = tuple(f"run-{number}" for number in range(BRANCHES))
-
-
 def test_each_creation_and_each_change_of_a_spec_costs_one_write_of_status(stack, namespace):
     log = AuditLog(stack, namespace)
     make_baseline(stack, namespace)
@@ -104,9 +101,8 @@ def test_each_creation_and_each_change_of_a_spec_costs_one_write_of_status(stack
     assert log.writes() == one_status("baselines", "kb") + one_status("branches", *RUNS)
 
     log = AuditLog(stack, namespace)
-    for name in RUNS:
-        patch = json.dumps({"spec": {"task": "Second."}})
-        stack.cluster.kubectl("patch", f"branch/{name}", f"--namespace={namespace}", "--type=merge", f"--patch={patch}")
+    patch = json.dumps({"spec": {"task": "Second."}})
+    stack.cluster.kubectl("patch", "branch", *RUNS, f"--namespace={namespace}", "--type=merge", f"--patch={patch}")
     await_observed(stack, namespace, "branches", "Ready")
     assert log.writes() == one_status("branches", *RUNS)
 
