@@ -27,13 +27,16 @@ NOTHING_TO_PUBLISH: Final = "NothingToPublish"
 AT_ONCE: Final = timedelta()
 
 
-async def leave(services: Services, job: JobRow, rows: Sequence[CandidateRow]) -> JobRow | None:
+async def leave(
+    services: Services, job: JobRow, *, decided: Sequence[CandidateRow], settled: Sequence[CandidateRow]
+) -> JobRow | None:
     """Save what was decided on a job's candidates, and move the job to where they take it.
 
     Args:
         services: The parts.
         job: The job, held.
-        rows: All its candidates, as they are to be.
+        decided: The candidates that change, as they are to be.
+        settled: Its other candidates.
 
     Returns:
         The job, held, in ``publishing``; or None when there is nothing more to do now.
@@ -41,10 +44,11 @@ async def leave(services: Services, job: JobRow, rows: Sequence[CandidateRow]) -
     Raises:
         FencedError: If the job is somebody else's by now; nothing was written.
     """
+    rows = [*decided, *settled]
     waiting = [row for row in rows if row.state == "waiting"]
     accepted = [row for row in rows if row.state == "accepted"]
     async with services.db.transaction() as conn:
-        await candidates.save_outcomes(conn, rows)
+        await candidates.save_outcomes(conn, decided)
         if waiting and not accepted:
             await leases.advance(
                 conn,

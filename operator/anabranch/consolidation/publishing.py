@@ -8,6 +8,7 @@ or was thought dead, can neither publish twice nor half.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +20,9 @@ from anabranch.model.limits import LINE_RECORDS, LINE_SCOPES
 from anabranch.store import candidates, database, jobs, leases, lines, manifests, publish
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
     from anabranch.consolidation.services import Services
     from anabranch.store.candidates import CandidateRow
     from anabranch.store.database import Connection
@@ -34,12 +38,14 @@ class _Decided:
     Attributes:
         head: The head.
         plan: The plan.
-        rows: The job's candidates as they are to be after it.
+        decided: The accepted candidates as they are to be after it.
+        settled: The job's other candidates.
     """
 
     head: Head
     plan: Plan[CandidateRow]
-    rows: list[CandidateRow]
+    decided: list[CandidateRow]
+    settled: list[CandidateRow]
 
 
 class _PausedError(Exception):
@@ -59,7 +65,7 @@ async def publish_accepted(services: Services, job: JobRow) -> JobRow | None:
     for _ in range(_ATTEMPTS):
         decided = await _decide(services, job)
         if not decided.plan.writes:
-            return await holding.leave(services, job, decided.rows)
+            return await holding.leave(services, job, decided=decided.decided, settled=decided.settled)
         async with services.db.connection() as conn:
             prepared = await publish.prepare(conn, head=decided.head.state.head, versions=_versions(decided.plan))
         try:
@@ -83,8 +89,22 @@ async def _decide(services: Services, job: JobRow) -> _Decided:
         head = await read_head(conn, job.line, accepted)
         room = await _room(conn, head)
         now = await database.now(conn)
-    policy = policy_of(head.state, job)
     refused = await permits.refusals(services, job, accepted, head.records)
+    return await asyncio.to_thread(_planned, job, rows, head, refused=refused, room=room, now=now)
+
+
+def _planned(  # noqa: PLR0913  (everything that the outcome depends on)
+    job: JobRow,
+    rows: list[CandidateRow],
+    head: Head,
+    *,
+    refused: Mapping[str, tuple[str, str]],
+    room: Room,
+    now: datetime,
+) -> _Decided:
+    """The plan for a job's accepted candidates, and what becomes of each of them by it."""
+    policy = policy_of(head.state, job)
+    accepted = [row for row in rows if row.state == "accepted"]
     made = plan(
         [row for row in accepted if row.candidate_id not in refused],
         head=head.records,
@@ -93,27 +113,23 @@ async def _decide(services: Services, job: JobRow) -> _Decided:
         room=room,
         validated_at=now,
     )
-    refused |= {row.candidate_id: (reason, detail) for row, reason, detail in made.refused}
-    fate = {
-        **{write.candidate.candidate_id: marked(write.candidate, "published") for write in made.writes},
-        **{
-            row.candidate_id: marked(row, "duplicate", "AlreadyKnown", "the baseline says so already")
-            for row in made.duplicates
-        },
-        **{row.candidate_id: _moved(row, head) for row in made.moved},
-        **{
-            row.candidate_id: marked(row, "rejected", *refused[row.candidate_id])
-            for row in accepted
-            if row.candidate_id in refused
-        },
-    }
-    return _Decided(head, made, [fate.get(row.candidate_id, row) for row in rows])
+    known = ("AlreadyKnown", "the baseline says so already")
+    decided = [
+        *(marked(write.candidate, "published") for write in made.writes),
+        *(marked(row, "duplicate", *known) for row in made.duplicates),
+        *(_moved(row, head) for row in made.moved),
+        *(marked(row, "rejected", reason, detail) for row, reason, detail in made.refused),
+        *(marked(row, "rejected", *refused[row.candidate_id]) for row in accepted if row.candidate_id in refused),
+    ]
+    return _Decided(head, made, decided, [row for row in rows if row.state != "accepted"])
 
 
 async def _write(services: Services, job: JobRow, decided: _Decided, prepared: publish.Prepared) -> None:
     """The transaction that publishes."""
-    moved = [row for row in decided.rows if row.state == "waiting"]
+    moved = [row for row in decided.decided if row.state == "waiting"]
     async with services.db.transaction() as conn:
+        # The job is ours alone, so this needs no lock: what can be written before it is.
+        await candidates.save_outcomes(conn, decided.decided)
         head = await lines.lock_head(conn, job.line)
         if head.paused:
             raise _PausedError
@@ -125,7 +141,6 @@ async def _write(services: Services, job: JobRow, decided: _Decided, prepared: p
             origin=_origin(job),
         )
         await publish.record_publication(conn, line=job.line, job_id=job.job_id, generation=manifest.generation)
-        await candidates.save_outcomes(conn, decided.rows)
         held_job = await holding.split(conn, job, moved) if moved else None
         await _wake_others(conn, job, [write.candidate.key for write in decided.plan.writes])
         await holding.finished(conn, job)
@@ -134,7 +149,7 @@ async def _write(services: Services, job: JobRow, decided: _Decided, prepared: p
             job=job,
             to_state="published",
             detail=f"{len(decided.plan.writes)} records in generation {manifest.generation}",
-            counts=counts(decided.rows, job, held=len(moved)),
+            counts=counts([*decided.decided, *decided.settled], job, held=len(moved)),
             held_job=held_job,
             published_generation=manifest.generation,
         )

@@ -64,7 +64,7 @@ async def review(services: Services, job: JobRow) -> JobRow | None:
             for row in settlement.siblings
         ),
     ]
-    return await holding.leave(services, job, [*decided, *duplicates, *settled])
+    return await holding.leave(services, job, decided=[*decided, *duplicates], settled=settled)
 
 
 def _refreshed(

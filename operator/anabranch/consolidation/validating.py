@@ -6,6 +6,7 @@ transaction the candidates that must wait are split off into a job of their own:
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -50,13 +51,14 @@ async def validate(services: Services, job: JobRow) -> JobRow | None:
     async with services.db.connection() as conn:
         rows = await candidates.of_job(conn, line=job.line, job_id=job.job_id)
     settled = [row for row in rows if row.state != "pending"]
-    distinct, duplicates = _merged([row for row in rows if row.state == "pending"])
+    # Ten thousand candidates take a second or two: beside the event loop, which has leases to keep.
+    distinct, duplicates = await asyncio.to_thread(_merged, [row for row in rows if row.state == "pending"])
     checked = await _check_sources(services, job, distinct)
     async with services.db.connection() as conn:
         head = await read_head(conn, job.line, checked)
         held = await waiting_keys(conn, checked)
-    decided = _decide(checked, head, policy=policy_of(head.state, job), held=held)
-    return await holding.leave(services, job, [*decided, *duplicates, *settled])
+    decided = await asyncio.to_thread(_decide, checked, head, policy=policy_of(head.state, job), held=held)
+    return await holding.leave(services, job, decided=[*decided, *duplicates], settled=settled)
 
 
 def _merged(rows: list[CandidateRow]) -> tuple[list[CandidateRow], list[CandidateRow]]:

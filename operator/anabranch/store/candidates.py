@@ -7,7 +7,7 @@ contents, so that an accepted candidate is published without being copied.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from anabranch.model.ids import line_of
@@ -69,19 +69,6 @@ class CandidateRow:
 
 
 _FIELDS: Final = tuple(field.name for field in fields(CandidateRow))
-_OUTCOME: Final = (
-    "line",
-    "candidate_id",
-    "job_id",
-    "state",
-    "conflicting",
-    "reason",
-    "detail",
-    "canonical_revision",
-    "canonical_hash",
-    "sources",
-    "origin_runs",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +124,7 @@ async def insert(conn: Connection, rows: Iterable[CandidateRow]) -> None:
 
     Callers read them again by `of_job`: an earlier import gave them other ids.
     """
-    await _sql.insert(conn, [asdict(row) for row in rows])
+    await _sql.insert(conn, [{name: getattr(row, name) for name in _FIELDS} for row in rows])
 
 
 async def get(conn: Connection, candidate_id: str) -> CandidateRow | None:
@@ -155,16 +142,31 @@ async def of_job(conn: Connection, *, line: str, job_id: str) -> list[CandidateR
     return await queries.rows(_sql.of_job(conn, line=line, job_id=job_id), _from_row)
 
 
-async def save_outcomes(conn: Connection, rows: Iterable[CandidateRow]) -> None:
+async def save_outcomes(conn: Connection, rows: Sequence[CandidateRow]) -> None:
     """Keep what became of candidates: state, conflict, reason, detail, canonical record, sources, origin runs.
 
     Not fenced by itself: the caller's transaction also advances the job, which is.
 
     Args:
         conn: A connection in a transaction.
-        rows: As read, with those fields replaced. One that another job has by now stays as it is.
+        rows: Of one line, as read, with those fields replaced. One that another job has by now stays as it is.
     """
-    await _sql.save_outcome(conn, [{name: getattr(row, name) for name in _OUTCOME} for row in rows])
+    if not rows:
+        return
+    await _sql.save_outcomes(
+        conn,
+        line=rows[0].line,
+        candidate_ids=[row.candidate_id for row in rows],
+        job_ids=[row.job_id for row in rows],
+        states=[row.state for row in rows],
+        conflicting=[row.conflicting for row in rows],
+        reasons=[row.reason for row in rows],
+        details=[row.detail for row in rows],
+        canonical_revisions=[row.canonical_revision for row in rows],
+        canonical_hashes=[row.canonical_hash for row in rows],
+        sources=[row.sources for row in rows],
+        origin_runs=[row.origin_runs for row in rows],
+    )
 
 
 async def move(conn: Connection, *, line: str, from_job: str, to_job: str, candidate_ids: Sequence[str]) -> int:
