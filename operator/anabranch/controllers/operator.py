@@ -27,6 +27,7 @@ from anabranch.controllers.announcer import Announcer
 from anabranch.controllers.bell import Bell
 from anabranch.controllers.births import Births
 from anabranch.controllers.configmaps import ConfigMapFollower
+from anabranch.controllers.guarding import GuardFollower
 from anabranch.controllers.health import Health
 from anabranch.controllers.projector import Projector
 from anabranch.controllers.reconciler import Reconciler
@@ -86,8 +87,9 @@ class _Process:
         self._announcer = Announcer(kube, instance=identity)
         grants = Grants(kube)
         self._status_bell = Bell()
+        guard = ReviewGuard(kube)
         self._reconciler = Reconciler(
-            controllers(db, kube=kube, grants=grants, guard=ReviewGuard(kube)), db=db, kube=kube, changed=self._ring
+            controllers(db, kube=kube, grants=grants, guard=guard), db=db, kube=kube, changed=self._ring
         )
         self._projector = Projector(
             db,
@@ -113,6 +115,7 @@ class _Process:
                 Chore("batches", self._make_jobs),
             ]
         )
+        self._guard = GuardFollower(guard, self._reconciler)
         self._config_maps = ConfigMapFollower(kube, self._reconciler, namespaces=settings.namespaces)
         self._registry = watching.registry(
             self._reconciler,
@@ -148,6 +151,7 @@ class _Process:
         async with (
             _background(self._projector.run(), name="projector") as projecting,
             _background(self._config_maps.run(), name="ConfigMaps") as following,
+            _background(self._guard.run(), name="review guard") as guarding,
         ):
             kopf_tasks = await kopf.spawn_tasks(
                 registry=self._registry,
@@ -159,7 +163,9 @@ class _Process:
             with _signals(stop):  # again: kopf has put its own in their place
                 watched = asyncio.create_task(kopf.run_tasks(kopf_tasks, ignored=_NotTheirs()), name="watches")
                 try:
-                    await _first(stop.wait(), self._leadership.lost(), tasks=(*tasks, projecting, following, watched))
+                    await _first(
+                        stop.wait(), self._leadership.lost(), tasks=(*tasks, projecting, following, guarding, watched)
+                    )
                     await self._workers.stop(_GRACE_SECONDS)
                     with contextlib.suppress(AnabranchError):
                         await self._projector.look()
@@ -176,10 +182,12 @@ class _Process:
     def _observe(self, kind: OwnName, body: Mapping[str, Any]) -> None:
         self._projector.observe(body)
         self._config_maps.observe(kind, body)
+        self._guard.observe(kind, body)
 
     def _forget(self, uid: str) -> None:
         self._projector.forget(uid)
         self._config_maps.forget(uid)
+        self._guard.forget(uid)
 
     def _ring(self) -> None:
         self._status_bell.ring()

@@ -29,6 +29,9 @@ class ReviewGuard:
     Args:
         client: To the API server, as an account that may list the policies and their bindings.
         clock: Seconds, monotonic.
+
+    Attributes:
+        changes: How often the answer has changed. Whoever acted on an answer must act again when this moves.
     """
 
     def __init__(self, client: KubeClient, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -36,6 +39,7 @@ class ReviewGuard:
         self._clock = clock
         self._read: tuple[list[str], float] | None = None
         self._reading = asyncio.Lock()
+        self.changes = 0
 
     async def gaps(self) -> list[str]:
         """What is missing of the guard, a sentence each; empty: reviews on resources count.
@@ -46,7 +50,10 @@ class ReviewGuard:
         async with self._reading:
             if self._read is None or self._clock() - self._read[1] > FRESH_SECONDS:
                 asked_at = self._clock()
-                self._read = (await self._look(), asked_at)
+                found = await self._look()
+                if self._read is not None and found != self._read[0]:
+                    self.changes += 1
+                self._read = (found, asked_at)
             return list(self._read[0])
 
     async def _look(self) -> list[str]:
