@@ -1,7 +1,7 @@
 -- name: find(namespace, name)^
 -- The line that a Baseline resource stands for, with its head.
 SELECT * FROM lines JOIN line_heads USING (line)
-WHERE namespace = :namespace AND name = :name AND deleted_at IS NULL
+WHERE namespace = :namespace AND name = :name AND deleted_at IS NULL AND condemned_at IS NULL
 ORDER BY created_at DESC
 LIMIT 1;
 
@@ -12,14 +12,14 @@ SELECT * FROM lines JOIN line_heads USING (line) WHERE line = :line;
 -- name: list_by_namespace(namespace)
 -- The lines of all Baselines of a namespace.
 SELECT * FROM lines JOIN line_heads USING (line)
-WHERE namespace = :namespace AND deleted_at IS NULL
+WHERE namespace = :namespace AND deleted_at IS NULL AND condemned_at IS NULL
 ORDER BY name;
 
 -- name: adopt(line, namespace, namespace_uid, name, uid)$
 -- Take up the line of this name in this very namespace, or make it; gives its id.
 INSERT INTO lines (line, namespace, namespace_uid, name, uid)
 VALUES (:line, :namespace, :namespace_uid, :name, :uid)
-ON CONFLICT (namespace, namespace_uid, name) DO UPDATE
+ON CONFLICT (namespace, namespace_uid, name) WHERE condemned_at IS NULL DO UPDATE
 SET uid = excluded.uid,
     observed_generation = CASE WHEN lines.uid = excluded.uid THEN lines.observed_generation ELSE 0 END,
     deleted_at = NULL,
@@ -29,12 +29,14 @@ RETURNING line;
 
 -- name: adopted(namespace, namespace_uid, name)$
 -- The id of the line of this name in this very namespace.
-SELECT line FROM lines WHERE namespace = :namespace AND namespace_uid = :namespace_uid AND name = :name;
+SELECT line FROM lines
+WHERE namespace = :namespace AND namespace_uid = :namespace_uid AND name = :name AND condemned_at IS NULL;
 
 -- name: retire_namesakes(namespace, namespace_uid, name)!
 -- Set aside the line of the same name in a namespace that was deleted since and made again.
 UPDATE lines SET deleted_at = now(), due_at = NULL, version = version + 1
-WHERE namespace = :namespace AND name = :name AND namespace_uid <> :namespace_uid AND deleted_at IS NULL;
+WHERE namespace = :namespace AND name = :name AND namespace_uid <> :namespace_uid
+  AND deleted_at IS NULL AND condemned_at IS NULL;
 
 -- name: add_head(line)!
 -- Give a new line its head.
@@ -97,7 +99,10 @@ UPDATE lines SET due_at = now() + :delay::interval WHERE line = :line AND delete
 -- The lines whose reconciliation is due, kept from other claimants for a while.
 UPDATE lines SET due_at = now() + :hold::interval
 WHERE line = ANY(ARRAY(
-    SELECT line FROM lines WHERE due_at <= now() ORDER BY due_at LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED
+    SELECT line FROM lines
+    WHERE due_at <= now() AND condemned_at IS NULL
+    ORDER BY due_at LIMIT :limit
+    FOR NO KEY UPDATE SKIP LOCKED
 ))
 RETURNING *;
 
