@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from anabranch.devcluster import accounts
+from anabranch.devcluster import accounts, installation
 from anabranch.devcluster import stack as stacks
 from anabranch.devcluster.cluster import Cluster
 from anabranch.devcluster.errors import DevclusterError
@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(items):
 def stack(run_folder) -> Iterator[stacks.Stack]:
     folder = run_folder / "stack"
     try:
-        yield stacks.up(folder, options=stacks.Options(audit=True))
+        yield stacks.up(folder, options=stacks.Options(owner=stacks.TEMPORARY, audit=True))
     finally:
         if started := stacks.load(folder):
             started.down()
@@ -58,14 +58,14 @@ async def place(stack) -> AsyncIterator[Place]:
 
 
 @pytest.fixture(scope="session")
-def installed(cluster) -> Cluster:
+def installed(cluster) -> Iterator[Cluster]:
     """The cluster, with definitions, roles and admission policies at work, and no operator."""
-    cluster.apply(crds())
-    names = [f"customresourcedefinition/{crd['metadata']['name']}" for crd in crds()]
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)
-    cluster.apply(install())
+    release = {"owner": stacks.TEMPORARY, "definitions": crds(), "others": install()}
+    installation.install(cluster, **release)
     await_policies(cluster)
-    return cluster
+    yield cluster
+    if cluster.kind == "given":
+        installation.uninstall(cluster, **release)
 
 
 @pytest.fixture

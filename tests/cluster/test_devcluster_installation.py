@@ -37,13 +37,13 @@ def names(cluster):
 
 def test_after_an_installation_and_its_removal_the_cluster_has_what_it_had(clean):
     before = names(clean)
-    installation.install(clean, definitions=DEFINITIONS, others=OTHERS)
-    installation.make_namespace(clean, "team-a")
+    installation.install(clean, owner="us", definitions=DEFINITIONS, others=OTHERS)
+    installation.make_namespace(clean, "team-a", owner="us")
     assert len(names(clean) - before) > len(DEFINITIONS) + 1
     assert clean.kubectl("get", "baselines", "--all-namespaces", "--output=name") == ""
 
-    installation.delete_namespaces(clean, but="anabranch-system")
-    installation.uninstall(clean, definitions=DEFINITIONS, others=OTHERS)
+    installation.delete_namespaces(clean, owner="us", but="anabranch-system")
+    installation.uninstall(clean, owner="us", definitions=DEFINITIONS, others=OTHERS)
     assert names(clean) == before
 
 
@@ -51,9 +51,9 @@ def test_installing_twice_changes_nothing(clean):
     def versions():
         return [item["metadata"]["resourceVersion"] for item in clean.get("crd,clusterroles")["items"]]
 
-    installation.install(clean, definitions=DEFINITIONS, others=OTHERS)
+    installation.install(clean, owner="us", definitions=DEFINITIONS, others=OTHERS)
     first = versions()
-    installation.install(clean, definitions=DEFINITIONS, others=OTHERS)
+    installation.install(clean, owner="us", definitions=DEFINITIONS, others=OTHERS)
     assert versions() == first
 
 
@@ -65,29 +65,33 @@ def test_definitions_that_someone_else_installed_are_left_as_they_are_and_stay(c
     definition = f"crd/{DEFINITIONS[0]['metadata']['name']}"
     before = clean.get(definition)["metadata"]["generation"], clean.get(definition)["metadata"].get("labels")
 
-    installation.install(clean, definitions=DEFINITIONS, others=OTHERS)
-    installation.uninstall(clean, definitions=DEFINITIONS, others=OTHERS)
+    installation.install(clean, owner="us", definitions=DEFINITIONS, others=OTHERS)
+    installation.uninstall(clean, owner="us", definitions=DEFINITIONS, others=OTHERS)
 
     metadata = clean.get(definition)["metadata"]
     assert (metadata["generation"], metadata.get("labels")) == before
     assert metadata["annotations"]["owner"] == "someone else"
 
 
-def test_another_installation_is_neither_changed_nor_removed(clean):
-    clean.apply(DEFINITIONS)
-    clean.apply(OTHERS)
+@pytest.mark.parametrize("how", ["helm", "another stack"])
+def test_another_installation_is_neither_changed_nor_removed(clean, how):
+    if how == "helm":
+        clean.apply(DEFINITIONS)
+        clean.apply(OTHERS)
+    else:
+        installation.install(clean, owner="them", definitions=DEFINITIONS, others=OTHERS)
     before = names(clean)
-    with pytest.raises(DevclusterError, match="already has an Anabranch that was not made here"):
-        installation.install(clean, definitions=DEFINITIONS, others=OTHERS)
-    installation.uninstall(clean, definitions=DEFINITIONS, others=OTHERS)
+    with pytest.raises(DevclusterError, match="already has an Anabranch of another owner"):
+        installation.install(clean, owner="us", definitions=DEFINITIONS, others=OTHERS)
+    installation.uninstall(clean, owner="us", definitions=DEFINITIONS, others=OTHERS)
     assert names(clean) == before
 
 
 def test_a_namespace_that_was_there_before_is_not_deleted(clean):
     clean.kubectl("create", "namespace", "theirs")
-    installation.make_namespace(clean, "theirs")
-    installation.make_namespace(clean, "ours")
-    installation.delete_namespaces(clean, but="anabranch-system")
+    installation.make_namespace(clean, "theirs", owner="us")
+    installation.make_namespace(clean, "ours", owner="us")
+    installation.delete_namespaces(clean, owner="us", but="anabranch-system")
     left = names(clean)
     assert "namespace/theirs" in left
     assert "namespace/ours" not in left

@@ -10,6 +10,7 @@ import pytest
 
 from anabranch.devcluster import databases
 from anabranch.devcluster.postgres import with_database
+from anabranch.devcluster.stack import TEMPORARY
 from anabranch.store import database as store
 from anabranch.store import migrate
 
@@ -32,9 +33,9 @@ class Database:
 async def role_passwords(postgres_server) -> AsyncIterator[migrate.RolePasswords]:
     """The passwords of this run; on a server that already has such roles from elsewhere, the run ends here."""
     roles = (migrate.MIGRATE_ROLE, migrate.OPERATOR_ROLE, migrate.API_ROLE)
-    await databases.claim_roles(postgres_server.dsn, roles)
+    await databases.claim_roles(postgres_server.dsn, roles, owner=TEMPORARY)
     yield migrate.RolePasswords(**{role: secrets.token_urlsafe(18) for role in ("migrate", "operator", "api")})
-    await databases.drop_roles(postgres_server.dsn, roles)
+    await databases.leave(postgres_server.dsn, roles, owner=TEMPORARY)
 
 
 def addresses(server: str, name: str, passwords: migrate.RolePasswords) -> Database:
@@ -54,7 +55,7 @@ def addresses(server: str, name: str, passwords: migrate.RolePasswords) -> Datab
 async def empty_database(postgres_server, role_passwords) -> AsyncIterator[Database]:
     """A database with roles and without tables."""
     name = f"empty_{secrets.token_hex(6)}"
-    await databases.create(postgres_server.dsn, name)
+    await databases.create(postgres_server.dsn, name, owner=TEMPORARY)
     made = addresses(postgres_server.dsn, name, role_passwords)
     await migrate.ensure_roles(made.admin, role_passwords)
     yield made
@@ -65,7 +66,7 @@ async def empty_database(postgres_server, role_passwords) -> AsyncIterator[Datab
 async def template(postgres_server, role_passwords) -> AsyncIterator[Database]:
     """What every test's database is a copy of."""
     name = f"template_{secrets.token_hex(6)}"
-    await databases.create(postgres_server.dsn, name)
+    await databases.create(postgres_server.dsn, name, owner=TEMPORARY)
     made = addresses(postgres_server.dsn, name, role_passwords)
     await migrate.ensure_roles(made.admin, role_passwords)
     await migrate.upgrade(made.migrate)
@@ -77,7 +78,7 @@ async def template(postgres_server, role_passwords) -> AsyncIterator[Database]:
 async def database(postgres_server, template, role_passwords) -> AsyncIterator[Database]:
     """A database at the newest schema, empty, of one test."""
     name = f"test_{secrets.token_hex(6)}"
-    await databases.create(postgres_server.dsn, name, template=template.name)
+    await databases.create(postgres_server.dsn, name, owner=TEMPORARY, template=template.name)
     yield addresses(postgres_server.dsn, name, role_passwords)
     await databases.drop(postgres_server.dsn, name)
 

@@ -18,16 +18,17 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-MARK = "made by anabranch.devcluster"
-"""The comment of a role that was made here: no other is changed or dropped."""
+MARK = "local Anabranch stack: {owner}"
+"""The comment of a role and of a database that was made here: none without it is changed or dropped."""
 
 
-async def create(dsn: str, name: str, *, template: str | None = None) -> bool:
+async def create(dsn: str, name: str, *, owner: str, template: str | None = None) -> bool:
     """Makes a database unless it exists; tells whether it did.
 
     Args:
         dsn: Of a role that may make databases.
         name: The database's name.
+        owner: For whom; written down as its comment.
         template: A database to copy; nobody may be connected to it.
     """
     async with _connected(dsn) as connection:
@@ -36,6 +37,7 @@ async def create(dsn: str, name: str, *, template: str | None = None) -> bool:
             await connection.execute(f"CREATE DATABASE {_quoted(name)}{copied}")
         except asyncpg.DuplicateDatabaseError:
             return False
+        await connection.execute(f"COMMENT ON DATABASE {_quoted(name)} IS {_comment(owner)}")
         return True
 
 
@@ -45,32 +47,47 @@ async def drop(dsn: str, name: str) -> None:
         await connection.execute(f"DROP DATABASE IF EXISTS {_quoted(name)} WITH (FORCE)")
 
 
-async def claim_roles(dsn: str, names: Sequence[str]) -> None:
-    """Makes roles for the demo and the tests, and marks them; roles are the server's, not a database's.
+async def drop_owned(dsn: str, owner: str) -> None:
+    """Drops every database that was made for an owner, also by a run that was killed."""
+    query = "SELECT datname FROM pg_database WHERE shobj_description(oid, 'pg_database') = $1"
+    async with _connected(dsn) as connection:
+        names = [row["datname"] for row in await connection.fetch(query, MARK.format(owner=owner))]
+        for name in names:
+            await connection.execute(f"DROP DATABASE IF EXISTS {_quoted(name)} WITH (FORCE)")
+
+
+async def claim_roles(dsn: str, names: Sequence[str], *, owner: str) -> None:
+    """Makes roles for an owner, and marks them as such; roles are the server's, not a database's.
 
     Raises:
-        DevclusterError: The server has one of them, and it was not made here: its password must not be changed.
+        DevclusterError: The server has one of them, and it is another owner's: its password must not be changed.
     """
     async with _connected(dsn) as connection:
         found = await _roles(connection, names)
-        if theirs := [name for name, comment in found.items() if comment != MARK]:
+        if theirs := [name for name, comment in found.items() if comment != MARK.format(owner=owner)]:
             raise DevclusterError(
-                f"The Postgres server already has the role {theirs[0]}, which was not made here.",
+                f"The Postgres server already has the role {theirs[0]}, of another owner.",
                 hint="Use a server without an Anabranch, or unset ANABRANCH_DSN to use an embedded one.",
             )
         for name in set(names) - set(found):
             async with connection.transaction():
                 await connection.execute(f"CREATE ROLE {_quoted(name)}")
-                await connection.execute(f"COMMENT ON ROLE {_quoted(name)} IS '{MARK}'")
+                await connection.execute(f"COMMENT ON ROLE {_quoted(name)} IS {_comment(owner)}")
 
 
-async def drop_roles(dsn: str, names: Sequence[str]) -> None:
-    """Drops those of the roles that were made here, but for one that another database still needs."""
+async def drop_roles(dsn: str, names: Sequence[str], *, owner: str) -> None:
+    """Drops those of the roles that were made for an owner, but for one that another database still needs."""
     async with _connected(dsn) as connection:
         for name, comment in (await _roles(connection, names)).items():
-            if comment == MARK:
+            if comment == MARK.format(owner=owner):
                 with suppress(asyncpg.DependentObjectsStillExistError):
                     await connection.execute(f"DROP ROLE {_quoted(name)}")
+
+
+async def leave(dsn: str, roles: Sequence[str], *, owner: str) -> None:
+    """Drops everything that was made on a server for an owner."""
+    await drop_owned(dsn, owner)
+    await drop_roles(dsn, roles, owner=owner)
 
 
 async def _roles(connection: Connection, names: Sequence[str]) -> dict[str, str | None]:
@@ -97,6 +114,12 @@ async def _connected(dsn: str) -> AsyncIterator[Connection]:
         yield connection
     finally:
         await connection.close()
+
+
+def _comment(owner: str) -> str:
+    """An owner's mark, as a literal of SQL."""
+    text = MARK.format(owner=owner).replace("'", "''")
+    return f"'{text}'"
 
 
 def _quoted(name: str) -> str:

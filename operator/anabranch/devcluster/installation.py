@@ -1,7 +1,7 @@
 """Puts Anabranch's resources on a cluster, and takes away again what it put there, on a cluster that is someone else's.
 
-What is made here carries a mark. Only marked things are ever deleted, whoever made them before, and another
-installation on the same cluster is never touched.
+What is made here carries its owner's mark. Only what carries the same mark is ever changed or deleted, whichever run
+made it, so a run that was killed is cleaned up by the next; another installation on the same cluster is never touched.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from anabranch.devcluster.errors import DevclusterError
 if TYPE_CHECKING:
     from anabranch.devcluster.cluster import Cluster
 
-MARK = "anabranch.dev/made-by"
-MAKER = "devcluster"
+MARK = "anabranch.dev/local-stack"
+"""The label of everything that is made here; its value is the owner."""
 
 DELETION = "120s"
 """How long the deletion of everything may take: namespaces are emptied first."""
@@ -24,50 +24,51 @@ DELETION = "120s"
 Manifest = dict[str, Any]
 
 
-def install(cluster: Cluster, *, definitions: list[Manifest], others: list[Manifest]) -> None:
+def install(cluster: Cluster, *, owner: str, definitions: list[Manifest], others: list[Manifest]) -> None:
     """Applies the custom resource definitions and everything else, and waits until the definitions are served.
 
     Definitions that are there already, from someone else, stay as they are.
 
     Raises:
-        DevclusterError: Something else is there already and was not made here: another installation.
+        DevclusterError: Something else is there already, from another owner: another installation.
     """
-    theirs = [manifest for manifest in _existing(cluster, others) if not _is_marked(manifest)]
+    theirs = [manifest for manifest in _existing(cluster, others) if not _is_owned(manifest, owner)]
     if theirs:
         raise DevclusterError(
-            f"The cluster already has an Anabranch that was not made here: {_name(theirs[0])} exists.",
+            f"The cluster already has an Anabranch of another owner: {_name(theirs[0])} exists.",
             hint="Use another cluster, or uninstall that one.",
         )
-    kept = {_name(manifest) for manifest in _existing(cluster, definitions) if not _is_marked(manifest)}
-    cluster.apply([_marked(manifest) for manifest in definitions if _name(manifest) not in kept])
+    kept = {_name(manifest) for manifest in _existing(cluster, definitions) if not _is_owned(manifest, owner)}
+    cluster.apply([_marked(manifest, owner) for manifest in definitions if _name(manifest) not in kept])
     served = [f"crd/{manifest['metadata']['name']}" for manifest in definitions]
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", *served)
-    cluster.apply([_marked(manifest) for manifest in others])
+    cluster.apply([_marked(manifest, owner) for manifest in others])
 
 
-def uninstall(cluster: Cluster, *, definitions: list[Manifest], others: list[Manifest]) -> None:
-    """Deletes of these manifests what was made here; what is not there is no error."""
-    made = [manifest for manifest in _existing(cluster, [*definitions, *others]) if _is_marked(manifest)]
+def uninstall(cluster: Cluster, *, owner: str, definitions: list[Manifest], others: list[Manifest]) -> None:
+    """Deletes of these manifests what an owner made; what is not there is no error."""
+    made = [manifest for manifest in _existing(cluster, [*definitions, *others]) if _is_owned(manifest, owner)]
     if made:
         document = _list(list(reversed(made)))
         cluster.kubectl("delete", "--ignore-not-found", f"--timeout={DELETION}", "--filename=-", stdin=document)
 
 
-def make_namespace(cluster: Cluster, name: str) -> None:
+def make_namespace(cluster: Cluster, name: str, *, owner: str) -> None:
     """Makes a namespace that :func:`delete_namespaces` deletes, unless there is one of that name."""
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     if not _existing(cluster, [manifest]):
-        cluster.apply([_marked(manifest)])
+        cluster.apply([_marked(manifest, owner)])
 
 
-def delete_namespaces(cluster: Cluster, *, but: str) -> None:
-    """Deletes every namespace that was made here except one, with all that is in it, and waits for that.
+def delete_namespaces(cluster: Cluster, *, owner: str, but: str) -> None:
+    """Deletes every namespace that an owner made except one, with all that is in it, and waits for that.
 
     Args:
         cluster: Where.
-        but: The system namespace: the operator must still run while the others go, or its finalizers hold them.
+        owner: Whose.
+        but: One that stays.
     """
-    found = cluster.get("namespaces", f"--selector={MARK}={MAKER}")["items"]
+    found = cluster.get("namespaces", f"--selector={MARK}={owner}")["items"]
     if names := [item["metadata"]["name"] for item in found if item["metadata"]["name"] != but]:
         cluster.kubectl("delete", "namespace", "--ignore-not-found", f"--timeout={DELETION}", *names)
 
@@ -85,14 +86,14 @@ def _existing(cluster: Cluster, manifests: list[Manifest]) -> list[Manifest]:
     return items
 
 
-def _marked(manifest: Manifest) -> Manifest:
+def _marked(manifest: Manifest, owner: str) -> Manifest:
     marked = copy.deepcopy(manifest)
-    marked["metadata"].setdefault("labels", {})[MARK] = MAKER
+    marked["metadata"].setdefault("labels", {})[MARK] = owner
     return marked
 
 
-def _is_marked(manifest: Manifest) -> bool:
-    return bool(manifest["metadata"].get("labels", {}).get(MARK) == MAKER)
+def _is_owned(manifest: Manifest, owner: str) -> bool:
+    return bool(manifest["metadata"].get("labels", {}).get(MARK) == owner)
 
 
 def _name(manifest: Manifest) -> str:

@@ -10,8 +10,9 @@ import json
 import secrets
 import subprocess
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from subprocess import PIPE, STDOUT
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 ROLES = (MIGRATE_ROLE, OPERATOR_ROLE, API_ROLE)
 ENTRY_POINT = "anabranch.cli.main"
+TEMPORARY = "temporary"
+"""The owner of every stack that ends with its run: what a killed one left behind, the next takes over and deletes."""
+
 STATE = "stack.json"
 GRACE = 15.0
 """Seconds that operator and API have to finish what they do."""
@@ -42,12 +46,14 @@ class Options:
     """How a stack is to be.
 
     Attributes:
+        owner: Whose it is, on a cluster and a server of someone else: only what has the same owner is changed there.
         durable: Whether its data must survive the end of the machine.
         audit: Whether a local control plane logs each request.
         namespace: The system namespace.
         config: The operator's configuration file, as a value: its named repositories and sources.
     """
 
+    owner: str = "dev"
     durable: bool = False
     audit: bool = False
     namespace: str = manifests.DEFAULT_NAMESPACE
@@ -74,6 +80,7 @@ class Stack:
         cluster: Its cluster, as the admin.
         server: Its Postgres server.
         namespace: The system namespace.
+        owner: Whose it is.
         secrets: What was drawn for it.
     """
 
@@ -81,6 +88,7 @@ class Stack:
     cluster: Cluster
     server: PostgresServer
     namespace: str
+    owner: str
     secrets: Secrets = field(repr=False)
 
     @property
@@ -110,8 +118,7 @@ class Stack:
 
     def url(self, name: str) -> str:
         """Where a process of that name listens: an API's routes, an operator's health."""
-        port = json.loads(self._ports(name).read_text())["http"]
-        return f"http://127.0.0.1:{port}"
+        return f"http://127.0.0.1:{json.loads(self._ports(name).read_text())['http']}"
 
     def log(self, name: str) -> Path:
         """The log of a process."""
@@ -123,7 +130,7 @@ class Stack:
 
     def make_namespace(self, name: str) -> None:
         """Makes a namespace that goes with the stack."""
-        installation.make_namespace(self.cluster, name)
+        installation.make_namespace(self.cluster, name, owner=self.owner)
 
     def start_operator(self, name: str = "operator") -> None:
         """Starts an operator unless it runs, and waits until it is ready; another name starts another one."""
@@ -152,20 +159,19 @@ class Stack:
         """Ends an operator or an API without a warning, as a crash does."""
         if process := self._processes.running(name):
             process.kill()
-            self._processes.stop(name)
+        self._processes.stop(name)
 
     def down(self, *, say: Say = folders.silent) -> None:
         """Ends everything and deletes what was made: on a cluster or a server of someone else, only that."""
         if self.cluster.kind == "given":
-            say("deleting what was made on the cluster")
-            installation.delete_namespaces(self.cluster, but=self.namespace)
+            say("deleting what was made on the cluster")  # while the operator runs: its finalizers would hold it
+            installation.delete_namespaces(self.cluster, owner=self.owner, but=self.namespace)
         stop_all(self.folder)
         if self.cluster.kind == "given":
-            installation.uninstall(
-                self.cluster, definitions=manifests.crds(), others=manifests.install(namespace=self.namespace)
-            )
+            others = manifests.install(namespace=self.namespace)
+            installation.uninstall(self.cluster, owner=self.owner, definitions=manifests.crds(), others=others)
         if self.server.folder is None:
-            databases.blocking(self._leave_server())
+            databases.blocking(databases.leave(self.server.dsn, ROLES, owner=self.owner))
         choose.remove_cluster(self.folder / "cluster", self.cluster)
         ephemeral.clear(self.folder)
 
@@ -193,11 +199,6 @@ class Stack:
     def _dsn(self, role: str, password: str) -> str:
         return with_database(self.server.dsn, self.secrets.database, user=role, password=password)
 
-    async def _leave_server(self) -> None:
-        """Drops database and roles on a server that belongs to someone else."""
-        await databases.drop(self.server.dsn, self.secrets.database)
-        await databases.drop_roles(self.server.dsn, ROLES)
-
     @property
     def _processes(self) -> Processes:
         return Processes(self.folder)
@@ -211,7 +212,7 @@ def up(folder: Path, *, options: Options | None = None, say: Say = folders.silen
 
     Args:
         folder: Where it keeps everything.
-        options: How it is to be; a stack that exists keeps its namespace.
+        options: How it is to be; a stack that exists keeps its namespace and its owner.
         say: Takes progress.
 
     Raises:
@@ -225,6 +226,7 @@ def up(folder: Path, *, options: Options | None = None, say: Say = folders.silen
             cluster=choose.cluster(folder / "cluster", durable=options.durable, audit=options.audit, say=say),
             server=choose.postgres_server(folder / "postgres", durable=options.durable, say=say),
             namespace=known.namespace if known else options.namespace,
+            owner=known.owner if known else options.owner,
             secrets=known.secrets if known else Secrets(),
         )
         stack.save()
@@ -233,7 +235,7 @@ def up(folder: Path, *, options: Options | None = None, say: Say = folders.silen
         _prepare_database(stack)
         say("installing the custom resources, roles and policies")
         others = manifests.install(namespace=stack.namespace, audience=stack.audience)
-        installation.install(stack.cluster, definitions=manifests.crds(), others=others)
+        installation.install(stack.cluster, owner=stack.owner, definitions=manifests.crds(), others=others)
         _keep_accounts(stack)
         say("starting operator and API")
         stack.start_operator()
@@ -254,6 +256,7 @@ def load(folder: Path) -> Stack | None:
         cluster=Cluster.restore(cluster),
         server=PostgresServer(dsn=server["dsn"], folder=Path(server["folder"]) if server["folder"] else None),
         namespace=saved["namespace"],
+        owner=saved["owner"],
         secrets=Secrets(**saved["secrets"]),
     )
 
@@ -263,7 +266,7 @@ def temporary(*, options: Options | None = None, say: Say = folders.silent) -> I
     """A stack for the length of a block; afterwards nothing of it is left, here or on a cluster of someone else."""
     with ephemeral.folder("anabranch-stack-") as folder:
         try:
-            yield up(folder, options=options, say=say)
+            yield up(folder, options=replace(options or Options(), owner=TEMPORARY), say=say)
         finally:
             if started := load(folder):
                 started.down(say=say)
@@ -271,8 +274,8 @@ def temporary(*, options: Options | None = None, say: Say = folders.silent) -> I
 
 def _prepare_database(stack: Stack) -> None:
     """Makes the database and its roles, and brings it to the newest schema, by the command that people use."""
-    databases.blocking(databases.claim_roles(stack.server.dsn, ROLES))
-    databases.blocking(databases.create(stack.server.dsn, stack.secrets.database))
+    databases.blocking(databases.claim_roles(stack.server.dsn, ROLES, owner=stack.owner))
+    databases.blocking(databases.create(stack.server.dsn, stack.secrets.database, owner=stack.owner))
     environment = children.environment(
         ANABRANCH_MIGRATE_DSN=stack.admin_dsn,
         ANABRANCH_MIGRATE_PASSWORD=stack.secrets.migrate_password,
@@ -280,9 +283,9 @@ def _prepare_database(stack: Stack) -> None:
         ANABRANCH_API_PASSWORD=stack.secrets.api_password,
     )
     command = children.command(ENTRY_POINT, "migrate", "--roles-from-env")
-    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
+    done = subprocess.run(command, check=False, stdout=PIPE, stderr=STDOUT, text=True, env=environment)
     if done.returncode:
-        raise DevclusterError(f"`anabranch migrate` failed: {(done.stderr or done.stdout).strip()}")
+        raise DevclusterError(f"`anabranch migrate` failed: {done.stdout.strip()}")
 
 
 def _keep_accounts(stack: Stack) -> None:
