@@ -9,6 +9,7 @@ from tests.unit.rows import LINE, T0, baseline, branch, job, waiting
 
 from anabranch.controllers import projector
 from anabranch.controllers.bell import Bell
+from anabranch.controllers.pacing import QUIET_SECONDS
 from anabranch.controllers.projector import Projector
 from anabranch.kube.errors import ObjectNotFoundError, ObjectRefusedError, StaleObjectError
 from anabranch.model.errors import UnavailableError
@@ -199,27 +200,24 @@ async def test_an_object_is_shown_only_when_its_reconcile_is_done(store, server,
     assert len(server.patches) == 1
 
 
-async def test_a_number_of_a_branch_that_only_rises_waits_while_a_change_of_its_state_does_not(store, server, shown):
-    store.change("Branch", branch(), version=1)
+async def test_the_first_rise_of_a_branchs_number_is_shown_at_once_and_further_ones_wait(store, server, shown):
+    for version, through in ((1, 0), (2, 1), (3, 2)):
+        store.change("Branch", replace(branch(), contiguous_through=through), version=version)
+        await shown.look()
+    assert [status["lastSubmittedSequence"] for _, _, status in server.patches] == [0, 1]
+    store.change("Branch", replace(branch("Completed"), contiguous_through=2), version=4)
     await shown.look()
-    store.change("Branch", replace(branch(), contiguous_through=9), version=2)
-    await shown.look()
-    await shown.look()
-    assert len(server.patches) == 1
-    store.change("Branch", replace(branch("Completed"), contiguous_through=9), version=3)
-    await shown.look()
-    assert [status["phase"] for _, _, status in server.patches] == ["Active", "Completed"]
+    assert server.patches[-1][2]["phase"] == "Completed", "a change of state waits for nothing"
 
 
-async def test_a_rising_number_is_written_after_half_a_minute(store, server, shown, monkeypatch):
-    store.change("Branch", branch(), version=1)
-    await shown.look()
-    store.change("Branch", replace(branch(), contiguous_through=9), version=2)
-    await shown.look()
-    later = projector._now() + projector.QUIET_SECONDS + 1
+async def test_a_number_that_waited_is_shown_after_half_a_minute(store, server, shown, monkeypatch):
+    for version, through in ((1, 0), (2, 1), (3, 2)):
+        store.change("Branch", replace(branch(), contiguous_through=through), version=version)
+        await shown.look()
+    later = projector._now() + QUIET_SECONDS + 1
     monkeypatch.setattr(projector, "_now", lambda: later)
     await shown.look()
-    assert [status["lastSubmittedSequence"] for _, _, status in server.patches] == [4, 9]
+    assert [status["lastSubmittedSequence"] for _, _, status in server.patches] == [0, 1, 2]
 
 
 async def test_times_of_conditions_come_from_what_the_watch_showed(store, server, shown):

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
+from anabranch.controllers.pacing import Pacing
 from anabranch.controllers.reconciler import Key
 from anabranch.controllers.status import Seen, baseline_status, branch_status, job_status, occurrences, waiting_status
 from anabranch.kube.errors import ObjectNotFoundError, ObjectRefusedError, StaleObjectError
 from anabranch.kube.events import ObjectRef
 from anabranch.kube.kinds import OWN
-from anabranch.model.canonical import canonical_bytes, sha256
 from anabranch.model.errors import AnabranchError
 from anabranch.store import projection, waiting
 
@@ -44,10 +44,6 @@ POLL_SECONDS: Final = 1.0
 COALESCE_SECONDS: Final = 0.1
 """Pause between two looks: what changes several times within it is written once."""
 
-QUIET_SECONDS: Final = 30.0
-"""How long a status that was written waits, when all that changed since are numbers that only ever rise."""
-
-_RISING: Final = frozenset({"lastSubmittedSequence"})
 _REFUSED_SECONDS: Final = 60.0
 _AT_ONCE: Final = 500
 _PARALLEL: Final = 16
@@ -103,19 +99,19 @@ class Projector:
         self._reconciler = reconciler
         self._seen: OrderedDict[str, Seen] = OrderedDict()
         self._put_off: dict[Dirty, float] = {}  # until when, unless the row changes again
-        self._written: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
+        self._pacing = Pacing()
         self._writing = asyncio.Semaphore(_PARALLEL)
 
     def observe(self, body: Mapping[str, Any]) -> None:
         """Remember what the status of an object says, as the watch shows it."""
         uid = body["metadata"]["uid"]
         if uid not in self._seen:  # what this process wrote is newer than what comes back by the watch
-            _remember(self._seen, uid, Seen.of(body.get("status")))
+            self._remember(uid, Seen.of(body.get("status")))
 
     def forget(self, uid: str) -> None:
         """An object is gone."""
         self._seen.pop(uid, None)
-        self._written.pop(uid, None)
+        self._pacing.forget(uid)
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -179,7 +175,8 @@ class Projector:
 
     async def _show(self, row: Dirty, sheet: _Sheet) -> Dirty | None:
         """Write one status; the row, if it is to be marked as shown."""
-        if self._is_quiet(row, sheet.status):
+        if row.kind == "Branch" and (until := self._pacing.wait_until(row.uid, sheet.status, now=_now())) is not None:
+            self._put_off[row] = until
             return None
         before = self._of(row.uid)
         async with self._writing:
@@ -203,24 +200,19 @@ class Projector:
                 _log.error("status refused", kind=row.kind, object=f"{row.namespace}/{row.name}", error=str(error))
                 self._put_off[row] = _now() + _REFUSED_SECONDS
                 return None
-        _remember(self._seen, row.uid, before.then(sheet.status, whole=sheet.whole))
+        self._remember(row.uid, before.then(sheet.status, whole=sheet.whole))
         if row.kind == "Branch":
-            _remember(self._written, row.uid, (_now(), _steady(sheet.status)))
+            self._pacing.wrote(row.uid, sheet.status, now=_now())
         about = ObjectRef(OWN[row.kind], row.namespace, row.name, row.uid)
         for occurrence in occurrences(row.kind, before=before, status=sheet.status, manifests=sheet.manifests):
             self._announcer.tell(about, occurrence)
         return row
 
-    def _is_quiet(self, row: Dirty, status: dict[str, Any]) -> bool:
-        """Whether a status can wait: it was written lately, and nothing but a rising number has changed since."""
-        known = self._written.get(row.uid)
-        if row.kind != "Branch" or known is None or known[1] != _steady(status):
-            return False
-        until = known[0] + QUIET_SECONDS
-        if _now() >= until:
-            return False
-        self._put_off[row] = until
-        return True
+    def _remember(self, uid: str, seen: Seen) -> None:
+        self._seen[uid] = seen
+        self._seen.move_to_end(uid)
+        if len(self._seen) > _REMEMBERED:
+            self._seen.popitem(last=False)
 
     def _of(self, uid: str) -> Seen:
         return self._seen.get(uid, Seen())
@@ -228,18 +220,6 @@ class Projector:
 
 def _key(row: Dirty) -> Key:
     return Key(row.kind, row.namespace, row.name)
-
-
-def _steady(status: dict[str, Any]) -> bytes:
-    """The hash of what of a status is shown at once when it changes."""
-    return sha256(canonical_bytes({name: value for name, value in status.items() if name not in _RISING}))
-
-
-def _remember(memory: OrderedDict[str, Any], uid: str, value: Any) -> None:
-    memory[uid] = value
-    memory.move_to_end(uid)
-    if len(memory) > _REMEMBERED:
-        memory.popitem(last=False)
 
 
 def _now() -> float:
