@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.store.world import AUTOMATIC, World, decisions
 
-from anabranch.consolidation import jobs, review
+from anabranch.consolidation import jobs, read, review
 from anabranch.consolidation.review import SelfReviewError, StaleReviewError
 from anabranch.identity import Caller
 from anabranch.model.canonical import hash_text
@@ -314,3 +314,19 @@ async def test_what_is_decided_cannot_be_decided_again(db):
 
     with pytest.raises(ConflictError, match="published"):
         await desk.decide(BOB, rows, "reject")
+
+
+async def test_who_may_not_read_a_record_is_not_shown_it_beside_a_finding_for_its_key(db):
+    desk = await a_desk(db, {"key": "a", "content": "a guess"})
+    job = await desk.job()
+
+    async def shown(readable):
+        (candidate,), _ = await read.candidate_page(
+            db, job, branch_id=job.branch_id, readable=readable, after="", limit=9
+        )
+        assert candidate.content == "a guess"
+        return candidate.canonical and candidate.canonical.content
+
+    assert await shown(["team/build"]) is None
+    assert await shown(["shared"]) == "first"
+    assert await shown(None) == "first"

@@ -239,6 +239,14 @@ async def visible(parts: Parts, caller: Caller, grant: Grant, *, namespace: str,
     return set(await parts.grants.scopes(caller, grant, namespace=namespace, scopes=names))
 
 
+async def readable_beside(parts: Parts, at: OnJob) -> Sequence[str] | None:
+    """The scopes whose records the caller may see beside a job's candidates; None: all, for a reviewer."""
+    if at.only_branch is None:
+        return None
+    branch = await branches.get(parts.db, at.only_branch)
+    return () if branch is None else await base_scopes(parts, OnBranch(caller=at.caller, branch=branch))
+
+
 async def visible_jobs(parts: Parts, caller: Caller, namespace: str, jobs: Sequence[JobRow]) -> list[JobRow]:
     """Those of some jobs that a caller may see: as a reviewer, or as the agent whose findings they hold."""
     names = [job.name for job in jobs]

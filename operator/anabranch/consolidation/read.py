@@ -13,7 +13,7 @@ from anabranch.model.objects import ConsolidationJob, KnowledgeCandidate, Source
 from anabranch.store import branches, candidates, jobs, lines, projection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from anabranch.model.objects import JobState
     from anabranch.store.branches import BranchRow
@@ -61,8 +61,14 @@ async def describe(db: Database, rows: Sequence[JobRow]) -> list[ConsolidationJo
     return [_job(known[row.job_id], runs) for row in rows if row.job_id in known]
 
 
-async def candidate_page(
-    db: Database, job: JobRow, *, branch_id: str | None, after: str, limit: int
+async def candidate_page(  # noqa: PLR0913  (a page has that many bounds)
+    db: Database,
+    job: JobRow,
+    *,
+    branch_id: str | None,
+    readable: Collection[str] | None,
+    after: str,
+    limit: int,
 ) -> tuple[list[KnowledgeCandidate], str | None]:
     """A job's candidates by id, with both sides of what a reviewer decides.
 
@@ -70,6 +76,8 @@ async def candidate_page(
         db: The store.
         job: The job.
         branch_id: Only those that this branch submitted; None: all.
+        readable: Scopes whose records may be shown beside a candidate; None: all. Whoever proposes something for a key
+            must not be shown what stands there if they may not read it: guessing keys would be reading.
         after: The last id of the page before.
         limit: How many at most.
 
@@ -78,7 +86,7 @@ async def candidate_page(
     """
     async with db.connection() as conn:
         found = await candidates.with_content(conn, line=job.line, job_id=job.job_id, after=after, limit=limit)
-    shown = [_candidate(view) for view in found if branch_id is None or view.candidate.branch_id == branch_id]
+    shown = [_candidate(view, readable) for view in found if branch_id is None or view.candidate.branch_id == branch_id]
     return shown, found[-1].candidate.candidate_id if len(found) == limit else None
 
 
@@ -141,8 +149,9 @@ def _job(state: projection.JobStatusRow, runs: dict[str, str]) -> ConsolidationJ
     )
 
 
-def _candidate(view: CandidateView) -> KnowledgeCandidate:
-    row = view.candidate
+def _candidate(view: CandidateView, readable: Collection[str] | None) -> KnowledgeCandidate:
+    row, record = view.candidate, view.canonical
+    shown = record is not None and (readable is None or record.scope in readable)
     sources = tuple(SourceCheck.model_construct(**source) for source in row.sources)
     return KnowledgeCandidate.model_construct(
         candidate_id=row.candidate_id,
@@ -165,5 +174,5 @@ def _candidate(view: CandidateView) -> KnowledgeCandidate:
         conflicting=row.conflicting,
         reason=row.reason,
         detail=row.detail,
-        canonical=None if view.canonical is None else fact(row.key, view.canonical),
+        canonical=fact(row.key, record) if record is not None and shown else None,
     )

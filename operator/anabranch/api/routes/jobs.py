@@ -5,7 +5,16 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Field
 
-from anabranch.api.access import NAME, InNamespace, Namespaced, OfJob, OfReview, OnJob, visible_jobs
+from anabranch.api.access import (
+    NAME,
+    InNamespace,
+    Namespaced,
+    OfJob,
+    OfReview,
+    OnJob,
+    readable_beside,
+    visible_jobs,
+)
 from anabranch.api.bodies import JsonBody
 from anabranch.api.paging import PageQuery, Pager, Paging
 from anabranch.api.parts import WithParts
@@ -68,7 +77,14 @@ async def list_candidates(at: AtJob, parts: WithParts, query: PageQuery) -> Resp
     """What the job decides about, each beside the record that it would replace. An agent sees its own findings."""
     pager = Pager(parts.sealer, f"candidates {at.job.job_id}")
     after = pager.place(query.cursor) or ""
-    items, place = await read.candidate_page(parts.db, at.job, branch_id=at.only_branch, after=after, limit=query.limit)
+    items, place = await read.candidate_page(
+        parts.db,
+        at.job,
+        branch_id=at.only_branch,
+        readable=await readable_beside(parts, at),
+        after=after,
+        limit=query.limit,
+    )
     return reply(CandidatePage.model_construct(items=tuple(items), next_cursor=pager.cursor(place)))
 
 
