@@ -1,7 +1,9 @@
 -- name: read(line, generation, key, scopes)^
 -- One record at a generation (null: current), with the manifest resolved in the same snapshot.
 SELECT m.generation, coalesce(:generation::bigint, h.current_generation) AS wanted_generation, h.head_generation,
-       v.key, v.revision, v.scope, v.content_hash, v.fact_hash, v.tombstone, c.body, f.body AS fact_body
+       v.key, v.revision, v.scope, v.content_hash, v.fact_hash, v.tombstone,
+       (SELECT c.body FROM contents AS c WHERE c.line = :line AND c.content_hash = v.content_hash) AS body,
+       (SELECT f.body FROM facts AS f WHERE f.line = :line AND f.fact_hash = v.fact_hash) AS fact_body
 FROM line_heads AS h
 LEFT JOIN manifests AS m ON m.line = h.line AND m.generation = coalesce(:generation::bigint, h.current_generation)
 LEFT JOIN LATERAL (
@@ -10,14 +12,14 @@ LEFT JOIN LATERAL (
     ORDER BY r.from_generation DESC
     LIMIT 1
 ) AS v ON v.to_generation > m.generation AND (:scopes::text[] IS NULL OR v.scope = ANY(:scopes::text[]))
-LEFT JOIN contents AS c ON c.line = :line AND c.content_hash = v.content_hash
-LEFT JOIN facts AS f ON f.line = :line AND f.fact_hash = v.fact_hash
 WHERE h.line = :line;
 
 -- name: page(line, generation, after_key, from_key, below_key, scopes, tombstones, limit)
 -- Records at a generation (null: current) in the order of their keys; one row of nulls if the manifest has none of them.
 SELECT m.generation, coalesce(:generation::bigint, h.current_generation) AS wanted_generation, h.head_generation,
-       v.key, v.revision, v.scope, v.content_hash, v.fact_hash, v.tombstone, c.body, f.body AS fact_body
+       v.key, v.revision, v.scope, v.content_hash, v.fact_hash, v.tombstone,
+       (SELECT c.body FROM contents AS c WHERE c.line = :line AND c.content_hash = v.content_hash) AS body,
+       (SELECT f.body FROM facts AS f WHERE f.line = :line AND f.fact_hash = v.fact_hash) AS fact_body
 FROM line_heads AS h
 LEFT JOIN manifests AS m ON m.line = h.line AND m.generation = coalesce(:generation::bigint, h.current_generation)
 LEFT JOIN LATERAL (
@@ -30,15 +32,17 @@ LEFT JOIN LATERAL (
     ORDER BY r.key
     LIMIT :limit
 ) AS v ON true
-LEFT JOIN contents AS c ON c.line = :line AND c.content_hash = v.content_hash
-LEFT JOIN facts AS f ON f.line = :line AND f.fact_hash = v.fact_hash
 WHERE h.line = :line
 ORDER BY v.key;
 
 -- name: current_of(line, generation, keys, bodies)
 -- Some records at a generation, tombstones included, with their bodies or without.
 SELECT m.generation, :generation::bigint AS wanted_generation, h.head_generation,
-       v.key, v.revision, v.scope, v.content_hash, v.fact_hash, v.tombstone, c.body, f.body AS fact_body
+       v.key, v.revision, v.scope, v.content_hash, v.fact_hash, v.tombstone,
+       (SELECT c.body FROM contents AS c
+        WHERE :bodies::boolean AND c.line = :line AND c.content_hash = v.content_hash) AS body,
+       (SELECT f.body FROM facts AS f
+        WHERE :bodies::boolean AND f.line = :line AND f.fact_hash = v.fact_hash) AS fact_body
 FROM line_heads AS h
 LEFT JOIN manifests AS m ON m.line = h.line AND m.generation = :generation
 LEFT JOIN LATERAL (
@@ -52,8 +56,6 @@ LEFT JOIN LATERAL (
     ) AS newest
     WHERE newest.to_generation > m.generation
 ) AS v ON true
-LEFT JOIN contents AS c ON :bodies::boolean AND c.line = :line AND c.content_hash = v.content_hash
-LEFT JOIN facts AS f ON :bodies::boolean AND f.line = :line AND f.fact_hash = v.fact_hash
 WHERE h.line = :line;
 
 -- name: at_revision(line, key, revision)^

@@ -21,7 +21,7 @@ SELECT :line, v.key, :generation, :revision, v.scope, v.content_hash, v.fact_has
 FROM unnest(:keys::text[], :scopes::text[], :content_hashes::bytea[], :fact_hashes::bytea[], :tombstones::boolean[])
     AS v (key, scope, content_hash, fact_hash, tombstone)
 WHERE v.tombstone
-   OR EXISTS (SELECT FROM contents AS c WHERE c.line = :line AND c.content_hash = v.content_hash);
+   OR (SELECT true FROM contents AS c WHERE c.line = :line AND c.content_hash = v.content_hash);
 
 -- name: add_facts(line, hashes, bodies)!
 -- Store provenance, each once.
