@@ -80,6 +80,14 @@ async def test_batches_that_another_job_has_are_refused_by_name(world):
     assert await world.waits("ConsolidationJob", "late", namespace=TEAM) == "BatchesTaken"
 
 
+async def test_a_job_takes_only_so_many_batches(world):
+    await a_branch(world)
+
+    assert await world.apply_job("huge", **REF, **batches(1, 101)) is None
+    assert await world.waits("ConsolidationJob", "huge", namespace=TEAM) == "BatchesTooMany"
+    assert (await world.apply_job("large", **REF, **batches(1, 100))).state == "received"
+
+
 async def test_only_the_operator_makes_held_jobs(world):
     await a_branch(world)
 

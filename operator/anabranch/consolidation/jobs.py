@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from anabranch.branches import waits
 from anabranch.model.canonical import hash_bytes
 from anabranch.model.ids import LineId, new_job_id
+from anabranch.model.limits import BULK_BATCHES
 from anabranch.store import branches, jobs, openings, reviews, waiting
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from anabranch.store.jobs import JobRow
 
 KIND: Final = "ConsolidationJob"
+JOB_BATCHES: Final = BULK_BATCHES
+"""What a job decides on it has in memory, whoever made it."""
 
 
 async def reconcile(db: Database, resource: ConsolidationJobResource, *, guard: ReviewGuard) -> None:
@@ -105,6 +108,15 @@ async def _register(db: Database, resource: ConsolidationJobResource) -> JobRow 
             resource,
             reason="UnknownJob",
             message="Only the operator makes jobs of this origin, and it knows none of this name. Delete the resource.",
+            needs=needs,
+        )
+        return None
+    if batches.through - batches.from_ >= JOB_BATCHES:
+        await waits.stall(
+            db,
+            resource,
+            reason="BatchesTooMany",
+            message=f"A job takes {JOB_BATCHES} batches at most. Apply several jobs.",
             needs=needs,
         )
         return None
