@@ -17,6 +17,8 @@ WITHOUT_LINE = {
             "lines.list_by_namespace",
             "lines.adopted",
             "lines.retire_namesakes",
+            "adoption.kept",
+            "purging.line_of",
             "branches.by_name",
             "branches.list_by_namespace",
             "jobs.by_name",
@@ -24,6 +26,7 @@ WITHOUT_LINE = {
         "a queue: what is due in any line, by an index of its own": (
             "lines.claim_due",
             "leases.claim",
+            "purging.claim",
             "batches.unassigned",
             "completions.ready",
             "jobs.unborn",

@@ -129,8 +129,8 @@ async def list_by_namespace(conn: Connection, namespace: str) -> list[LineState]
 async def adopt_or_create(conn: Connection, *, namespace: str, namespace_uid: str, name: str, uid: str) -> LineState:
     """The line of a Baseline: the one that it or a deleted namesake in the same namespace had, or a new one.
 
-    A namesake in a namespace that was deleted and made again is not taken up: its line is set aside. Needs a
-    transaction.
+    A namesake in a namespace that was deleted and made again is not taken up: its line is set aside (`adoption` tells
+    when one may be). Needs a transaction.
 
     Args:
         conn: Inside a transaction.
@@ -140,12 +140,23 @@ async def adopt_or_create(conn: Connection, *, namespace: str, namespace_uid: st
         uid: ``metadata.uid`` of the Baseline.
     """
     where = {"namespace": namespace, "namespace_uid": namespace_uid, "name": name}
-    await _sql.retire_namesakes(conn, **where)
+    await set_aside_namesakes(conn, **where)
     line = await _sql.adopt(conn, line=new_line_id(), uid=uid, **where)
     if line is None:  # it is the Baseline's already
         line = await _sql.adopted(conn, **where)
     await _sql.add_head(conn, line=line)
     return await get(conn, line)
+
+
+async def placed(conn: Connection, *, namespace: str, namespace_uid: str, name: str) -> LineId | None:
+    """The line of this name in this very namespace, whether its resource is there or not."""
+    line: LineId | None = await _sql.adopted(conn, namespace=namespace, namespace_uid=namespace_uid, name=name)
+    return line
+
+
+async def set_aside_namesakes(conn: Connection, *, namespace: str, namespace_uid: str, name: str) -> None:
+    """Take note that a namespace is another one by now: what its predecessor had under this name has no resource."""
+    await _sql.retire_namesakes(conn, namespace=namespace, namespace_uid=namespace_uid, name=name)
 
 
 async def save_spec(

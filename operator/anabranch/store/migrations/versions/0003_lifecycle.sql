@@ -8,4 +8,5 @@ ALTER TABLE lines ADD COLUMN condemned_at timestamptz;
 
 ALTER TABLE lines DROP CONSTRAINT lines_namespace_namespace_uid_name_key;
 CREATE UNIQUE INDEX lines_place ON lines (namespace, namespace_uid, name) WHERE condemned_at IS NULL;
+CREATE INDEX lines_name ON lines (namespace, name);
 CREATE INDEX lines_condemned ON lines (due_at) WHERE condemned_at IS NOT NULL;
