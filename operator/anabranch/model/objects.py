@@ -115,7 +115,7 @@ class Change(Wire):
 
     op: Literal["put", "tombstone"] = "put"
     key: Key
-    content: JsonValue = Field(default=None, description="any JSON value of at most 1 MiB canonical; null in a tombstone")
+    content: JsonValue = Field(default=None, description="any JSON value, at most 1 MiB canonical; null in a tombstone")
     scope: Scope = "shared"
     visibility: Visibility = Field(default="private", description="unspecified is private")
 
@@ -137,7 +137,7 @@ class FindingBatch(Wire):
     base_revisions: tuple[Revision, ...] = Field(description='one for each change; "0" for a new key')
     observed_at: datetime | None = None
     final: bool = False
-    last_acknowledged_sequence: int | None = Field(default=None, ge=0, description="with `final`: the last receipt seen")
+    last_acknowledged_sequence: int | None = Field(default=None, ge=0, description="with `final`: the last receipt")
 
     @model_validator(mode="after")
     def _pairs(self) -> Self:

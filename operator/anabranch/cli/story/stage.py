@@ -77,9 +77,8 @@ class Stage:
         click.echo(click.style(f"    $ {command}{'   # the rows that changed' if self.shown else ''}", dim=True))
         for block in self.kubectl(*command.split()[1:]).strip().split("\n\n"):
             heading, *rows = block.splitlines()
-            # The last column tells the age, which always changes.
-            changed = [row for row in rows if row.rsplit(maxsplit=1)[0] not in self.shown]
-            self.shown.update(row.rsplit(maxsplit=1)[0] for row in rows)
+            changed = [row for row in rows if _told(row) not in self.shown]
+            self.shown.update(map(_told, rows))
             for line in [heading, *changed] if changed else []:
                 click.echo(f"      {line}")
 
@@ -141,3 +140,8 @@ class Stage:
         token = await asyncio.to_thread(self.stack.token, namespace, account)
         async with AnabranchClient(self.stack.api_url, token=token) as client:
             yield client
+
+
+def _told(row: str) -> str:
+    """What a row of kubectl's tells, less the age at its end, which always changes, and the padding."""
+    return " ".join(row.split()[:-1])
