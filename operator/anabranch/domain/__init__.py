@@ -1,1 +1,1 @@
-"""Decisions as functions of values: no clock, no network, no database. What is decided here is tested without either."""
+"""Decisions as functions of values, without clock, network or database: so they are tested without them, too."""
