@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, Literal, overload
 
+from anabranch.archive import MEDIA_TYPE
 from anabranch.client.transport import Transport, parse, path
 from anabranch.domain.proven import ProvenRecord
 from anabranch.model.answers import (
@@ -22,7 +23,7 @@ from anabranch.model.limits import PAGE_MAX
 from anabranch.model.objects import BaselineManifest, PublishedFact
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
 _PIECE: Final = 1 << 20
@@ -103,7 +104,15 @@ class BaselineCalls(Transport):
             for item in page.items:
                 yield item
 
-    async def upload_archive(self, namespace: str, name: str, file: Path, digest: str) -> ArchiveState:
+    async def upload_archive(
+        self,
+        namespace: str,
+        name: str,
+        file: Path,
+        digest: str,
+        *,
+        progress: Callable[[int], None] | None = None,
+    ) -> ArchiveState:
         """Upload an archive for a Baseline that was applied; one that is there already is not sent again.
 
         Args:
@@ -111,13 +120,15 @@ class BaselineCalls(Transport):
             name: Of the Baseline.
             file: The archive.
             digest: Its SHA-256, ``sha256:…``.
+            progress: Takes how many bytes are sent; from the beginning again where the API was away.
         """
         place = path(namespace, "baselines", name, "archives", digest)
         try:
             return await self.get(ArchiveState, place)
         except NotFoundError:
-            headers = {"Content-Type": "application/zstd"}
-            return parse(ArchiveState, await self.send("PUT", place, body=lambda: _pieces(file), headers=headers))
+            headers = {"Content-Type": MEDIA_TYPE}
+            answer = await self.send("PUT", place, body=lambda: _pieces(file, progress), headers=headers)
+            return parse(ArchiveState, answer)
 
     async def events(  # noqa: PLR0913  (all but the place by keyword)
         self,
@@ -146,7 +157,11 @@ class BaselineCalls(Transport):
         return await self.get(EventPage, path(namespace, "baselines", name, "events"), query=query, wait=wait)
 
 
-async def _pieces(file: Path) -> AsyncIterator[bytes]:
+async def _pieces(file: Path, progress: Callable[[int], None] | None) -> AsyncIterator[bytes]:
+    sent = 0
     with await asyncio.to_thread(file.open, "rb") as opened:
         while piece := await asyncio.to_thread(opened.read, _PIECE):
             yield piece
+            sent += len(piece)
+            if progress is not None:
+                progress(sent)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from urllib.parse import quote, urlsplit
 
 import httpx
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from anabranch import __version__
 from anabranch.client.errors import error_of
 from anabranch.domain.backoff import delay
-from anabranch.model.errors import UnauthenticatedError, UnavailableError
+from anabranch.model.errors import AnabranchError, UnauthenticatedError, UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound=BaseModel)
 
-ATTEMPTS: Final = 5
+ATTEMPTS: Final = 6
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
 
@@ -69,7 +69,7 @@ class Transport:
             auth=_Bearer(token, token_file),
             timeout=timeout,
             headers={"User-Agent": f"anabranch/{__version__}"},
-            trust_env=not _is_loopback(url),  # a proxy of the environment is for servers elsewhere
+            trust_env=not is_loopback(url),  # a proxy of the environment is for servers elsewhere
         )
         self._timeout = timeout
 
@@ -157,8 +157,20 @@ class Transport:
 
 
 def parse(kind: type[M], response: httpx.Response) -> M:
-    """An answer as a model; members that a newer API has added are left out."""
-    return kind.model_validate_json(response.content, extra="ignore")
+    """An answer as a model; members that a newer API has added are left out.
+
+    Raises:
+        AnabranchError: If the answer is none that this release knows.
+    """
+    try:
+        return kind.model_validate_json(response.content, extra="ignore")
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise AnabranchError(
+            f"{response.request.url} was answered with what is no {kind.__name__}: "
+            f"{'.'.join(map(str, first['loc']))}: {first['msg'].removesuffix('.')}.",
+            hint="Use a client of the API's release, and check that nothing stands between them.",
+        ) from error
 
 
 def path(*parts: str | int) -> str:
@@ -182,7 +194,8 @@ def _pause(attempt: int) -> float:
     return delay(attempt, chance=chance, base=_FIRST_PAUSE, limit=_LONGEST_PAUSE)
 
 
-def _is_loopback(url: str) -> bool:
+def is_loopback(url: str) -> bool:
+    """Whether a URL leads to this machine."""
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

@@ -9,6 +9,7 @@ from anabranch.api.bodies import RawBody
 from anabranch.api.parts import WithParts
 from anabranch.api.replies import FOREVER, kept, reply
 from anabranch.api.routing import Route
+from anabranch.archive import MEDIA_TYPE
 from anabranch.baselines import archives
 from anabranch.identity import grants
 from anabranch.model.answers import ArchiveState
@@ -34,7 +35,7 @@ class ArchiveBody(RawBody):
 
 
 _body = ArchiveBody(
-    limit=ARCHIVE_BYTES, what="archive", media_type="application/zstd", hint="Split the directory into several imports."
+    limit=ARCHIVE_BYTES, what="archive", media_type=MEDIA_TYPE, hint="Split the directory into several imports."
 )
 
 
