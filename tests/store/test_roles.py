@@ -30,7 +30,7 @@ async def columns(conn, table):
     rows = await conn.fetch(
         """
         SELECT attname FROM pg_attribute
-        WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped AND attidentity = ''
+        WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped AND attidentity = '' AND attgenerated = ''
         """,
         table,
     )
