@@ -67,7 +67,7 @@ def make_baseline(stack, namespace):
     config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
     spec = {"import": {"configMap": {"name": "guide"}}}
     stack.cluster.apply([config_map, resource(namespace, "Baseline", "kb", spec)])
-    stack.cluster.kubectl("wait", "--for=condition=Ready", "baseline/kb", f"--namespace={namespace}", "--timeout=60s")
+    stack.cluster.kubectl("wait", "--for=condition=Ready", "baseline/kb", f"--namespace={namespace}", "--timeout=120s")
 
 
 def make_branches(stack, namespace):
@@ -79,7 +79,7 @@ def make_branches(stack, namespace):
 def await_observed(stack, namespace, plural, condition):
     """Wait until every object's status answers to its spec, then a moment more for what should not come."""
     kubectl = stack.cluster.kubectl
-    kubectl("wait", f"--for=condition={condition}", plural, "--all", f"--namespace={namespace}", "--timeout=60s")
+    kubectl("wait", f"--for=condition={condition}", plural, "--all", f"--namespace={namespace}", "--timeout=120s")
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         items = stack.cluster.get(plural, f"--namespace={namespace}")["items"]
@@ -162,3 +162,23 @@ def test_what_happened_is_told_once_as_an_event(stack, namespace):
     events = stack.cluster.get("events.events.k8s.io", f"--namespace={namespace}")["items"]
     told = Counter((event["reason"], event["regarding"]["name"]) for event in events)
     assert told == Counter({("Imported", "kb"): 1, **{("Forked", name): 1 for name in RUNS}})
+
+
+def test_statuses_that_a_backup_has_set_back_are_written_anew_and_no_others(stack, namespace):
+    make_baseline(stack, namespace)
+    make_branches(stack, namespace)
+    stack.stop("operator")
+    older = {"baseline/kb": {"current": None}, "branch/run-0": {"observedGeneration": -1, "branchId": None}}
+    for name, status in older.items():
+        patch = json.dumps({"status": status})
+        stack.cluster.kubectl(
+            "patch", name, "--subresource=status", "--type=merge", f"--patch={patch}", f"--namespace={namespace}"
+        )
+    log = AuditLog(stack, namespace)
+    stack.start_operator()
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and sum(log.writes().values()) < len(older):
+        time.sleep(0.2)
+    await_observed(stack, namespace, "branches", "Ready")
+    assert log.writes() == one_status("baselines", "kb") + one_status("branches", "run-0")
+    assert stack.cluster.get("baseline", "kb", f"--namespace={namespace}")["status"]["current"]["generation"] == 1

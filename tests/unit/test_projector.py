@@ -7,13 +7,16 @@ from datetime import timedelta
 import pytest
 from tests.unit.rows import LINE, T0, baseline, branch, job, waiting
 
-from anabranch.controllers import projector
+from anabranch.controllers import projector, verifying
 from anabranch.controllers.bell import Bell
 from anabranch.controllers.pacing import QUIET_SECONDS
 from anabranch.controllers.projector import Projector
+from anabranch.controllers.status import Seen, branch_status
 from anabranch.kube.errors import ObjectNotFoundError, ObjectRefusedError, StaleObjectError
 from anabranch.model.errors import UnavailableError
 from anabranch.store.projection import Dirty
+
+METADATA = {"uid": "u", "namespace": "team", "name": "scout"}
 
 
 class Store:
@@ -223,7 +226,8 @@ async def test_a_number_that_waited_is_shown_after_half_a_minute(store, server, 
 async def test_times_of_conditions_come_from_what_the_watch_showed(store, server, shown):
     since = (T0 - timedelta(days=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
     condition = {"type": "Ready", "status": "True", "reason": "Forked", "lastTransitionTime": since}
-    shown.observe({"metadata": {"uid": "u"}, "status": {"phase": "Active", "conditions": [condition]}})
+    status = {"phase": "Active", "conditions": [condition]}
+    shown.observe("Branch", {"metadata": METADATA, "status": status})
     store.change("Branch", branch())
     await shown.look()
     assert server.patches[0][2]["conditions"][0]["lastTransitionTime"] == since
@@ -260,3 +264,31 @@ async def test_a_defect_in_one_look_does_not_end_the_projector(store, shown, mon
             await asyncio.sleep(0.01)
     running.cancel()
     await asyncio.wait({running})
+
+
+@pytest.fixture
+def restored(store, monkeypatch):
+    """A branch that Postgres has shown long ago; whether its status still says so is the test's business."""
+    row, state = Dirty(kind="Branch", **METADATA, line="br_1", id="br_1", version=0), branch()
+    store.rows = {"u": (row, state)}
+
+    async def nothing(_conn, **_):
+        return []
+
+    monkeypatch.setattr(projector.projection, "dirty", nothing)
+    monkeypatch.setattr(verifying, "GRACE_SECONDS", -1.0)
+    return branch_status(state, seen=Seen(), now=T0).whole()
+
+
+async def test_a_status_that_says_what_it_should_is_not_written_after_a_restart(server, shown, restored):
+    shown.observe("Branch", {"metadata": METADATA, "status": {**restored, "lastSubmittedSequence": 3}})
+    assert await shown.look() == 0
+    assert server.patches == []
+
+
+@pytest.mark.parametrize("member", ["phase", "observedGeneration"])
+async def test_a_status_that_was_restored_from_an_older_backup_is_written_again(server, shown, restored, member):
+    shown.observe("Branch", {"metadata": METADATA, "status": {**restored, member: None}})
+    await shown.look()
+    await shown.look()
+    assert [status[member] for _, _, status in server.patches] == [restored[member]]

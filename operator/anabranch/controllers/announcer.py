@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from anabranch.kube.errors import ObjectNotFoundError
 from anabranch.kube.events import emit
 from anabranch.model.errors import AnabranchError
 
@@ -63,6 +64,8 @@ class Announcer:
             about, occurrence = await self._queue.get()
             try:
                 await emit(self._kube, about, occurrence, instance=self._instance)
+            except ObjectNotFoundError:
+                pass  # its namespace is going away, and the Event would go with it
             except AnabranchError as error:
                 _log.warning("event not sent", reason=occurrence.reason, error=str(error))
             finally:

@@ -27,14 +27,14 @@ class Pacing:
 
     def wait_until(self, uid: str, status: Mapping[str, Any], *, now: float) -> float | None:
         """Until when a status is not to be written; None: it may be written now."""
-        steady, until = self._written.get(uid, (b"", 0.0))
-        return until if steady == _steady(status) and now < until else None
+        before, until = self._written.get(uid, (b"", 0.0))
+        return until if before == steady(status) and now < until else None
 
     def wrote(self, uid: str, status: Mapping[str, Any], *, now: float) -> None:
         """Note that a status was written."""
-        steady, until = self._written.pop(uid, (b"", 0.0))
-        found = _steady(status)
-        self._written[uid] = (found, now + QUIET_SECONDS if steady == found else until)
+        before, until = self._written.pop(uid, (b"", 0.0))
+        found = steady(status)
+        self._written[uid] = (found, now + QUIET_SECONDS if before == found else until)
         if len(self._written) > _REMEMBERED:
             self._written.popitem(last=False)
 
@@ -43,5 +43,6 @@ class Pacing:
         self._written.pop(uid, None)
 
 
-def _steady(status: Mapping[str, Any]) -> bytes:
+def steady(status: Mapping[str, Any]) -> bytes:
+    """The hash of what a status says besides the rising numbers."""
     return sha256(canonical_bytes({name: value for name, value in status.items() if name not in _RISING}))

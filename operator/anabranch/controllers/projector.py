@@ -19,6 +19,7 @@ import structlog
 from anabranch.controllers.pacing import Pacing
 from anabranch.controllers.reconciler import Key
 from anabranch.controllers.status import Seen, baseline_status, branch_status, job_status, occurrences, waiting_status
+from anabranch.controllers.verifying import Verifying
 from anabranch.kube.errors import ObjectNotFoundError, ObjectRefusedError, StaleObjectError
 from anabranch.kube.events import ObjectRef
 from anabranch.kube.kinds import OWN
@@ -100,18 +101,21 @@ class Projector:
         self._seen: OrderedDict[str, Seen] = OrderedDict()
         self._put_off: dict[Dirty, float] = {}  # until when, unless the row changes again
         self._pacing = Pacing()
+        self._verifying = Verifying()
         self._writing = asyncio.Semaphore(_PARALLEL)
 
-    def observe(self, body: Mapping[str, Any]) -> None:
-        """Remember what the status of an object says, as the watch shows it."""
+    def observe(self, kind: OwnName, body: Mapping[str, Any]) -> None:
+        """Remember what the status of an object says, as the watch shows it, and have it verified."""
         uid = body["metadata"]["uid"]
         if uid not in self._seen:  # what this process wrote is newer than what comes back by the watch
             self._remember(uid, Seen.of(body.get("status")))
+            self._verifying.add(kind, body, now=_now())
 
     def forget(self, uid: str) -> None:
         """An object is gone."""
         self._seen.pop(uid, None)
         self._pacing.forget(uid)
+        self._verifying.drop(uid)
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -135,7 +139,14 @@ class Projector:
             self._put_off = {row: until for row, until in self._put_off.items() if until > now}
             found = await projection.dirty(conn, limit=_AT_ONCE, exclude=self._put_off)
             rows = [row for row in found if not self._reconciler.is_busy(_key(row))]
-            sheets = await self._sheets(conn, rows)
+            room = _AT_ONCE - len(rows)
+            unverified = await self._verifying.due(conn, now=now, but={row.uid for row in found}, limit=max(room, 0))
+            sheets = await self._sheets(conn, [*rows, *unverified])
+        rows += [
+            row
+            for row in unverified
+            if row.uid not in sheets or not self._verifying.agrees(row.uid, sheets[row.uid].status)
+        ]
         shown = await asyncio.gather(
             *(self._show(row, sheets[row.uid]) for row in rows if row.uid in sheets), return_exceptions=True
         )
@@ -200,6 +211,7 @@ class Projector:
                 _log.error("status refused", kind=row.kind, object=f"{row.namespace}/{row.name}", error=str(error))
                 self._put_off[row] = _now() + _REFUSED_SECONDS
                 return None
+        self._verifying.drop(row.uid)
         self._remember(row.uid, before.then(sheet.status, whole=sheet.whole))
         if row.kind == "Branch":
             self._pacing.wrote(row.uid, sheet.status, now=_now())

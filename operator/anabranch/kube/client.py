@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from anabranch.kube.kinds import Kind
 
 FIELD_MANAGER: Final = "anabranch"
-_JSON_PATCH: Final = "application/json-patch+json"
+JSON_PATCH: Final = "application/json-patch+json"
 _PAGE: Final = 500
 _MEND: Final = "Mend the named field."
 _REFUSALS: Final[dict[int, tuple[type[AnabranchError], str, str]]] = {
@@ -157,7 +157,7 @@ class KubeClient:
                 kind.path(namespace=namespace, name=name, subresource="status"),
                 query={"fieldManager": FIELD_MANAGER},
                 body=patch,
-                content_type=_JSON_PATCH,
+                content_type=JSON_PATCH,
                 timeout=timeout,
             )
         except ObjectRefusedError:
@@ -203,5 +203,11 @@ def _refusal(method: str, path: str, status: int, body: dict[str, Any]) -> Anabr
     call = f"{method} {path}"
     if status == 409 and body.get("reason") == "AlreadyExists":
         return AlreadyExistsError(message, hint="Take another name, or use the one that is there.")
+    causes = {cause.get("reason") for cause in (body.get("details") or {}).get("causes") or ()}
+    if status == 403 and "NamespaceTerminating" in causes:
+        return ObjectNotFoundError(message, hint="Its namespace is going away: there is nothing left to do.")
+    if status == 404 and not (body.get("details") or {}).get("name"):
+        # An absent object is named; an absent kind is not, and must not be taken for the absence of all its objects.
+        return UnavailableError(f"{call}: {message}", hint="Install the definitions that `anabranch manifests` prints.")
     error, detail, hint = _REFUSALS.get(status, _LATER)
     return error(detail.format(call=call, status=status, message=message), hint=hint)
