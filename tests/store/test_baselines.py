@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import io
+from datetime import UTC, datetime
 
 import pytest
 from tests.store.world import AUTOMATIC, TEAM, World, decisions
 
-from anabranch.archive import ArchiveHeader, ArchiveRecord, ArchiveWriter
+from anabranch.archive import ArchiveHeader, ArchiveManifest, ArchiveRecord, ArchiveWriter
 from anabranch.baselines import changes, imports, pinning
 from anabranch.baselines.reconcile import forget
 from anabranch.domain.facts import Fact
@@ -185,6 +186,42 @@ async def test_an_archive_that_is_torn_leaves_nothing(world):
     assert (state.head.head_generation, await world.contents_of_table(line)) == (0, 0)
 
 
+async def test_of_an_export_the_live_records_come_with_their_provenance(world):
+    target = io.BytesIO()
+    manifest = ArchiveManifest(baseline_id="another", generation=7, manifest_hash=hash_text(b"\0" * 32))
+    history = {"revision": 9, "fact_hash": hash_text(b"\0" * 32), "scope": "team/build"}
+    with ArchiveWriter(target, ArchiveHeader(kind="export", created_by="a test", manifest=manifest)) as writer:
+        writer.write(
+            ArchiveRecord(
+                key="alive",
+                body=b"1",
+                content_hash=hash_text(sha256(b"1")),
+                source_locators=("https://example.org/k",),
+                origin_runs=("run",),
+                supersedes=(4,),
+                validated_at="2026-01-02T03:04:05Z",
+                **history,
+            )
+        )
+        writer.write(
+            ArchiveRecord(key="gone", body=b"null", content_hash=hash_text(sha256(b"null")), tombstone=True, **history)
+        )
+    body = target.getvalue()
+    line = (await world.apply_baseline(**from_archive(body))).line.line
+    await upload(world, line, body)
+
+    await world.apply_baseline(**from_archive(body))
+
+    async with world.db.connection() as conn:
+        page = await records.page(conn, line=line, limit=9, scopes=None, tombstones=True)
+    assert [(record.key, record.revision, record.scope) for record in page.records] == [("alive", 1, "team/build")]
+    assert await fact(world, line, "alive") == Fact(
+        source_locators=("https://example.org/k",),
+        origin_runs=("run",),
+        validated_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+    )
+
+
 # --------------------------------------------------------------------------------------------------- a changed source
 
 
@@ -324,6 +361,15 @@ async def test_a_pin_moves_what_readers_see_and_the_head_stays(world):
     assert (await world.contents(line))["a"] == '"second"'
     assert (await world.events(line))[-1] == ("rollback", None, None)
     assert await world.conditions(line) == {"ConsolidationPaused": "Pinned"}
+
+
+async def test_several_operators_roll_back_once(world):
+    line = await three_generations(world)
+
+    await asyncio.gather(*(apply(world, 2, pin={"generation": 2}) for _ in range(4)))
+
+    assert [kind for kind, _, _ in await world.events(line)].count("rollback") == 1
+    assert (await world.state(line)).head.previous_generation == 3
 
 
 async def test_a_pin_may_name_the_manifest_and_may_move(world):

@@ -84,7 +84,7 @@ async def test_commits_that_come_later_are_found_too(resolver, repository):
 async def test_a_folder_is_no_file_and_a_path_is_no_pattern(resolver, repository):
     commit = repository.commit("guide/setup.md")
 
-    for path in ("guide", "guide/*", ":(glob)**", "--help", "Guide/setup.md"):
+    for path in ("guide", "guide/*", ":(glob)**", ":/guide/setup.md", "--help", "Guide/setup.md"):
         assert not (await look(resolver, commit, path)).verified
 
 

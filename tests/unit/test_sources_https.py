@@ -154,6 +154,16 @@ async def test_a_redirect_on_the_host_is_followed_and_one_off_it_is_not(site):
         assert not (await site.look(path)).verified
 
 
+async def test_a_redirect_to_another_host_is_not_followed_even_if_findings_may_cite_that_one(site):
+    site.answers["/moved"] = redirect(f"https://127.0.0.1:{site.port}/page")
+    source = {"ca_file": site.ca_file, "allow_private": True}
+    both = {name: HttpSource(host=f"{name}:{site.port}", **source) for name in ("localhost", "127.0.0.1")}
+
+    found = await site.look("/moved", resolver=HttpsResolver(both))
+
+    assert (found.verified, len(site.asked)) == (False, 1)
+
+
 async def test_a_host_that_is_down_or_fails_is_asked_again(site):
     site.answers["/failing"] = b"HTTP/1.1 503 Unavailable\r\nContent-Length: 0\r\n\r\n"
     site.answers["/busy"] = b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n"
