@@ -124,3 +124,14 @@ def test_check_tells_a_file_that_lags_behind(monkeypatch, tmp_path, capsys):
     assert openapi.main() == 0
     monkeypatch.setattr("sys.argv", ["openapi", "--check"])
     assert openapi.main() == 0
+
+
+def test_the_page_about_the_api_lists_every_route_with_its_grants():
+    page = (ROOT / "docs/spec/http.md").read_text(encoding="utf-8")
+    for path, method, operation in (parameters.values for parameters in OPERATIONS):
+        short = path.replace("/v1/namespaces/{namespace}", "…")
+        rows = ", ".join(f"`{row['resource']}` {row['verb']}" for row in operation[GRANT]) or "open"
+        assert f"| {method.upper()} | `{short}` | {rows} | " in page
+    assert page.count("\n| GET |") + page.count("\n| P") + page.count("\n| HEAD |") + page.count("\n| DELETE |") == len(
+        OPERATIONS
+    )

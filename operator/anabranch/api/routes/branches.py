@@ -23,6 +23,7 @@ router = APIRouter(prefix="/v1/namespaces/{namespace}/branches", route_class=Rou
 
 AtBranch = Annotated[OnBranch, Depends(OfBranch(grants.SEE_BRANCH))]
 AtOwnBranch = Annotated[OnBranch, Depends(OfOwnBranch(grants.OWN_BRANCH))]
+AtView = Annotated[OnBranch, Depends(OfOwnBranch(grants.OWN_BRANCH, grants.READ_RECORDS, grants.SCOPE_READ))]
 RecordKey = Annotated[Key, Path(alias="key")]
 
 _REVISION = re.compile(r'"(0|[1-9][0-9]{0,18})"')
@@ -148,7 +149,7 @@ async def delete_private(at: AtOwnBranch, key: RecordKey, parts: WithParts, requ
 
 
 @router.get("/{branch}/view/{key:path}", response_model=ViewedRecord, summary="Read a record as the branch sees it")
-async def view(at: AtOwnBranch, key: RecordKey, parts: WithParts, query: Annotated[ViewQuery, Query()]) -> Response:
+async def view(at: AtView, key: RecordKey, parts: WithParts, query: Annotated[ViewQuery, Query()]) -> Response:
     """A record of the parent manifest, of the overlay, or of both, naming its layer and revision."""
     scopes = () if query.layer == "private" else await base_scopes(parts, at)
     return reply(await read.view(parts.db, at.branch, key, layer=query.layer, scopes=scopes))

@@ -1,0 +1,90 @@
+"""What the API reads of baselines: pages that fit into memory, within the reader's scopes, with proofs that hold."""
+
+from __future__ import annotations
+
+import pytest
+from tests.store import building
+from tests.store.building import version
+
+from anabranch.baselines import read, records
+from anabranch.model.canonical import hash_text
+from anabranch.model.errors import NotFoundError
+
+
+@pytest.fixture
+async def line(db):
+    line = await building.new_line(db)
+    contents = {f"k{number:03}": {"n": number} for number in range(150)}
+    await building.import_records(db, line, contents, scopes={"k001": "team"})
+    return line
+
+
+async def page(db, line, *, generation=1, after="", limit=100, scopes=("shared", "team"), **options):
+    found, more = await records.page(
+        db,
+        line=line,
+        generation=generation,
+        scopes=scopes,
+        after_key=after,
+        limit=limit,
+        **{"prefix": "", "tombstones": False, **options},
+    )
+    return [record.key for record in found], more
+
+
+async def test_a_page_has_what_was_asked_for_and_says_whether_there_may_be_more(api_db, line):
+    keys, more = await page(api_db, line)
+    assert (len(keys), keys[0], keys[-1], more) == (100, "k000", "k099", True)
+    keys, more = await page(api_db, line, after="k099")
+    assert (len(keys), more) == (50, False)
+    keys, more = await page(api_db, line, limit=1)
+    assert (keys, more) == (["k000"], True)
+    assert await page(api_db, line, prefix="none") == ([], False)
+
+
+async def test_a_page_of_large_records_ends_early_and_the_next_one_goes_on(db, api_db, line):
+    large = "x" * 900_000
+    await building.publish_versions(db, line, *(version(f"large/{number:02}", large) for number in range(40)))
+    read_keys, after, pages = [], "", 0
+    while True:
+        keys, more = await page(api_db, line, generation=2, after=after, limit=1_000, prefix="large/")
+        assert len(keys) < 40, "a page must not hold 36 MB"
+        read_keys += keys
+        pages += 1
+        if not more:
+            break
+        after = keys[-1]
+    assert read_keys == [f"large/{number:02}" for number in range(40)]
+    assert pages >= 2
+
+
+async def test_a_page_never_holds_a_hidden_record(api_db, line):
+    keys, more = await page(api_db, line, limit=3, scopes=["shared"])
+    assert (keys, more) == (["k000", "k002", "k003"], True)
+    assert await page(api_db, line, scopes=[]) == ([], False)
+
+
+async def test_a_deleted_key_is_listed_only_where_it_is_asked_for(db, api_db, line):
+    await building.publish_versions(db, line, version("k000"))
+    assert (await page(api_db, line, generation=2, limit=1))[0] == ["k001"]
+    assert (await page(api_db, line, generation=2, limit=1, tombstones=True))[0] == ["k000"]
+    gone = await records.one(api_db, line=line, generation=2, key="k000", scopes=["shared"])
+    assert (gone.tombstone, gone.content, gone.revision) == (True, None, "2")
+
+
+async def test_a_proof_holds_for_a_record_that_may_be_read_and_is_not_given_for_another(api_db, line):
+    manifest = read.ref(await read.manifest(api_db, line=line, ref="current"))
+    proven = await records.proven(api_db, line=line, manifest=manifest, key="k002", scopes=["shared"])
+    proven.check(manifest.manifest_hash)
+    for key in ("k001", "absent"):
+        with pytest.raises(NotFoundError):
+            await records.proven(api_db, line=line, manifest=manifest, key=key, scopes=["shared"])
+
+
+async def test_baselines_are_described_in_the_order_they_were_asked_for(db, api_db, line):
+    other = await building.new_line(db, name="other", uid="uid-2")
+    states = await read.describe(api_db, [other, line])
+    assert [state.name for state in states] == ["other", "facts"]
+    assert (states[0].current, states[1].current.generation) == (None, 1)
+    manifest = await read.manifest(api_db, line=line, ref=1)
+    assert states[1].current.manifest_hash == hash_text(manifest.manifest_hash)
