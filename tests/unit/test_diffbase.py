@@ -43,12 +43,13 @@ def reason(seen, *, initial=False):
     ("seen", "wanted"),
     [
         (body(generation=1), "create"),
+        (body(generation=1, observed=0), "create"),
         (body(generation=2, observed=1), "update"),
         (body(generation=2, observed=2), "noop"),
         (body(generation=2, observed=2, labels={"new": "label"}), "noop"),
         (body(generation=1, observed=2), "update"),
     ],
-    ids=["new", "spec changed", "handled", "label changed", "restored from an old backup"],
+    ids=["new", "not reconciled yet", "spec changed", "handled", "label changed", "restored from an old backup"],
 )
 def test_an_object_is_handled_exactly_while_its_status_lags_behind_its_spec(seen, wanted):
     assert reason(seen) == wanted
