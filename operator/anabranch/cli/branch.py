@@ -6,20 +6,19 @@ import asyncio
 import mimetypes
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from anabranch.cli.connection import Connection, connection_options
+from anabranch.cli.calls import as_json, call
+from anabranch.cli.completion import names
+from anabranch.cli.connection import Connection, cluster_options, connection_options
 from anabranch.cli.output import output_option, show
-from anabranch.model.canonical import parse_json
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from anabranch.client import AnabranchClient
 
-COLUMNS = {
+COLUMNS: Final = {
     "namespace": "metadata.namespace",
     "name": "metadata.name",
     "baseline": "spec.baselineRef.name",
@@ -30,86 +29,115 @@ COLUMNS = {
     "branch id": "status.branchId",
 }
 
+SHOWN: Final = 5
+"""Batches of which `show` tells what became of them: the latest."""
+
+branch_argument = click.argument("branch", shell_complete=names("branches"))
+key_argument = click.argument("key")
+content_argument = click.argument("content", required=False)
+scope_option = click.option("--scope", default="shared", show_default=True)
+
 
 @click.group()
 def command() -> None:
-    """List and show branches; fork, read, write and submit as an agent."""
+    """Fork, read, write and submit as an agent."""
 
 
 @command.command("list")
 @click.option("-A", "--all-namespaces", is_flag=True, help="Of every namespace.")
 @output_option
-@connection_options
+@cluster_options
 def list_(output: str, connection: Connection, *, all_namespaces: bool) -> None:
     """List the Branches that you may list."""
     show(connection.kubectl.get("branches", everywhere=all_namespaces), output, columns=COLUMNS)
 
 
 @command.command("show")
-@click.argument("branch")
+@branch_argument
 @output_option
 @connection_options
 def show_(branch: str, output: str, connection: Connection) -> None:
-    """Show a branch of the token's agent: its parent, its policy, what it has submitted."""
-    show(_call(connection, lambda client, ns: client.branch(ns, branch)), output)
+    """Show a branch: its parent, its policy, and what became of the latest batches that it submitted."""
+
+    async def ask(client: AnabranchClient, namespace: str) -> Any:
+        manifest = await client.branch(namespace, branch)
+        last = manifest.last_submitted_sequence
+        latest = range(last, max(last - SHOWN, 0), -1)
+        batches = await asyncio.gather(*(client.batch(namespace, branch, sequence) for sequence in latest))
+        return {**as_json(manifest), "latest_batches": list(map(as_json, batches))}
+
+    show(call(connection, ask), output)
 
 
 @command.command("fork")
 @click.argument("name")
-@click.option("--baseline", required=True, help="[NAMESPACE/]NAME.")
+@click.option("--baseline", required=True, metavar="[NS/]NAME", shell_complete=names("baselines"))
 @click.option("--generation", type=click.IntRange(min=1), help="[default: the current one]")
 @click.option("--task", default="", help="What the run is for.")
 @output_option
 @connection_options
 def fork(*, name: str, baseline: str, generation: int | None, task: str, output: str, connection: Connection) -> None:
     """Fork a branch for the token's ServiceAccount. The same name again is the same branch."""
-    from anabranch.model.requests import BranchRequest  # noqa: PLC0415  (pydantic, for this command alone)
 
-    namespace, _, baseline_name = baseline.rpartition("/")
-    request = BranchRequest(
-        name=name, baseline=baseline_name, baseline_namespace=namespace or None, generation=generation, task=task
-    )
-    show(_call(connection, lambda client, ns: client.create_branch(ns, request)), output)
+    async def ask(client: AnabranchClient, namespace: str) -> Any:
+        from anabranch.model.requests import BranchRequest  # noqa: PLC0415  (pydantic, for this command alone)
+
+        place, _, baseline_name = baseline.rpartition("/")
+        request = BranchRequest(
+            name=name, baseline=baseline_name, baseline_namespace=place or None, generation=generation, task=task
+        )
+        return as_json(await client.create_branch(namespace, request))
+
+    show(call(connection, ask), output)
 
 
 @command.command("get")
-@click.argument("branch")
-@click.argument("key")
+@branch_argument
+@key_argument
 @click.option("--layer", type=click.Choice(["base", "private", "merged"]), default="merged", show_default=True)
 @output_option
 @connection_options
 def get(
     *, branch: str, key: str, layer: Literal["base", "private", "merged"], output: str, connection: Connection
 ) -> None:
-    """Read a record as the branch sees it."""
-    show(_call(connection, lambda client, ns: client.view(ns, branch, key, layer=layer)), output)
+    """Read a record as the branch sees it: its private note, else what its parent generation says."""
+
+    async def ask(client: AnabranchClient, namespace: str) -> Any:
+        return as_json(await client.view(namespace, branch, key, layer=layer))
+
+    show(call(connection, ask), output)
 
 
 @command.command("put")
-@click.argument("branch")
-@click.argument("key")
-@click.argument("content", required=False)
-@click.option("--scope", default="shared", show_default=True)
+@branch_argument
+@key_argument
+@content_argument
+@scope_option
 @output_option
 @connection_options
 def put(*, branch: str, key: str, content: str | None, scope: str, output: str, connection: Connection) -> None:
     """Keep a private note. CONTENT is JSON; without it, it is read from standard input."""
-    value = parse_json(content if content is not None else sys.stdin.buffer.read())
-    show(_call(connection, lambda client, ns: client.put_private(ns, branch, key, value, scope=scope)), output)
+    value = read_content(content)
+
+    async def ask(client: AnabranchClient, namespace: str) -> Any:
+        return as_json(await client.put_private(namespace, branch, key, value, scope=scope))
+
+    show(call(connection, ask), output)
 
 
 @command.command("submit")
-@click.argument("branch")
-@click.argument("key")
-@click.argument("content", required=False)
-@click.option("--scope", default="shared", show_default=True)
-@click.option("--base-revision", default=None, help="That the finding is based on.  [default: the parent's]")
-@click.option("--source", "sources", multiple=True, help="Source locator; repeatable.")
+@branch_argument
+@key_argument
+@content_argument
+@scope_option
+@click.option("--base-revision", metavar="N", help="That the finding is based on.  [default: the parent's]")
+@click.option("--source", "sources", multiple=True, metavar="LOCATOR", help="Where it is from; repeatable.")
 @click.option(
     "--evidence",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Upload as a source.",
+    metavar="FILE",
+    help="Upload as a source; repeatable.",
 )
 @output_option
 @connection_options
@@ -125,38 +153,43 @@ def submit(
     output: str,
     connection: Connection,
 ) -> None:
-    """Submit one finding as the branch's next batch. CONTENT is JSON, or standard input; the answer is a receipt."""
-    value = parse_json(content if content is not None else sys.stdin.buffer.read())
+    """Submit one finding as the branch's next batch. CONTENT is JSON, or standard input; the answer is a receipt.
 
-    async def call(client: AnabranchClient, namespace: str) -> Any:
+    The finding is durable then, and not published: `branch show` tells what became of it.
+    """
+    value = read_content(content)
+
+    async def ask(client: AnabranchClient, namespace: str) -> Any:
         from anabranch.model.objects import Change  # noqa: PLC0415  (pydantic, for this command alone)
 
+        change = Change(key=key, content=value, scope=scope, visibility="shareable")
         manifest = await client.branch(namespace, branch)
         locators = list(sources)
         for file in evidence:
             media_type = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
             locators.append(await client.put_evidence(namespace, branch, file.read_bytes(), media_type=media_type))
         base = base_revision or await client.base_revision(namespace, manifest.branch_id, key)
-        return await client.submit_batch(
+        receipt = await client.submit_batch(
             namespace,
             manifest.branch_id,
             sequence=manifest.last_submitted_sequence + 1,
-            changes=[Change(key=key, content=value, scope=scope, visibility="shareable")],
+            changes=[change],
             sources=[locators],
             base_revisions=[base],
         )
+        return as_json(receipt)
 
-    show(_call(connection, call), output)
+    show(call(connection, ask), output)
 
 
 @command.command("complete")
-@click.argument("branch")
+@branch_argument
 @output_option
 @connection_options
 def complete(branch: str, output: str, connection: Connection) -> None:
     """Close the run, once all its batches are in. Closing it again is the same."""
 
-    async def call(client: AnabranchClient, namespace: str) -> Any:
+    async def ask(client: AnabranchClient, namespace: str) -> Any:
         from anabranch.model.canonical import content_hash  # noqa: PLC0415
         from anabranch.model.objects import RunCompletion  # noqa: PLC0415
 
@@ -169,17 +202,26 @@ def complete(branch: str, output: str, connection: Connection) -> None:
             last_submitted_sequence=manifest.last_submitted_sequence,
             delta_hash=content_hash([]),
         )
-        return await client.complete(namespace, manifest.branch_id, completion)
+        return as_json(await client.complete(namespace, manifest.branch_id, completion))
 
-    show(_call(connection, call), output)
+    show(call(connection, ask), output)
 
 
-def _call(connection: Connection, call: Callable[[AnabranchClient, str], Awaitable[Any]]) -> Any:
-    """Call the API once, and return the answer as JSON has it."""
+def read_content(argument: str | None) -> Any:
+    """The JSON value of an argument; of standard input where there is none.
 
-    async def run() -> Any:
-        async with connection.client() as client:
-            answer = await call(client, connection.namespace)
-            return answer.model_dump(mode="json") if hasattr(answer, "model_dump") else answer
+    Raises:
+        InvalidInputError: If it is no JSON.
+    """
+    from anabranch.model.canonical import parse_json  # noqa: PLC0415
+    from anabranch.model.errors import InvalidInputError  # noqa: PLC0415
 
-    return asyncio.run(run())
+    if argument is None and sys.stdin.isatty():
+        click.echo("Type the content as JSON, and end with Ctrl-D.", err=True)
+    try:
+        return parse_json(sys.stdin.buffer.read() if argument is None else argument)
+    except InvalidInputError as error:
+        detail = error.detail.replace("The body is", "CONTENT is")
+        raise InvalidInputError(
+            detail, hint="A text is JSON in quotation marks: '\"Drain the cache first.\"'."
+        ) from None

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from anabranch.cli.kubectl import Kubectl
-from anabranch.manifests import DEFAULT_NAMESPACE, default_audience
 from anabranch.model.errors import InvalidInputError, UnauthenticatedError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Connection:
         token: Shown as it is.
         token_file: Read anew at each use: kubelet replaces it.
         service_account: Mint a token of this ServiceAccount by kubectl: ``name`` or ``namespace/name``.
-        audience: Of tokens for the API.
+        audience: Of minted tokens; None: that of an installation in the default namespace.
     """
 
     kubectl: Kubectl
@@ -43,19 +43,19 @@ class Connection:
     token: str | None = None
     token_file: Path | None = None
     service_account: str | None = None
-    audience: str = default_audience(DEFAULT_NAMESPACE)
+    audience: str | None = None
 
     @property
     def configured(self) -> bool:
         """Whether the API can be called at all."""
         return self.url is not None and any((self.token, self.token_file, self.service_account))
 
-    @property
+    @cached_property
     def namespace(self) -> str:
         """The namespace that calls go to: what was given, else the pod's own, else the kubeconfig's."""
         if self.kubectl.namespace is None and POD_NAMESPACE.exists():
             return POD_NAMESPACE.read_text().strip()
-        return self.kubectl.current_namespace()
+        return self.kubectl.current_namespace
 
     def client(self) -> AnabranchClient:
         """A client for the API; enter it with ``async with``.
@@ -71,9 +71,7 @@ class Connection:
                 "The address of the API is not known.", hint="Give --url, or set ANABRANCH_URL; `make dev` prints one."
             )
         if self.service_account:
-            namespace, _, name = self.service_account.rpartition("/")
-            token = self.kubectl.token(name, namespace=namespace or self.namespace, audience=self.audience)
-            return AnabranchClient(self.url, token=token)
+            return AnabranchClient(self.url, token=self._minted(self.service_account))
         if self.token is None and self.token_file is None:
             raise UnauthenticatedError(
                 "There is no token to show to the API.",
@@ -81,34 +79,53 @@ class Connection:
             )
         return AnabranchClient(self.url, token=self.token, token_file=self.token_file)
 
+    def minted_audience(self) -> str:
+        """The audience of minted tokens."""
+        from anabranch.manifests import DEFAULT_NAMESPACE, default_audience  # noqa: PLC0415  (comes with pydantic)
+
+        return self.audience or default_audience(DEFAULT_NAMESPACE)
+
+    def _minted(self, service_account: str) -> str:
+        namespace, _, name = service_account.rpartition("/")
+        return self.kubectl.token(name, namespace=namespace or self.namespace, audience=self.minted_audience())
+
+
+def cluster_options(function: Decorated) -> Decorated:
+    """Add kubectl's options to a command that goes by kubectl alone; they arrive as ``connection``."""
+    for add in (
+        _option("--kubeconfig", metavar="PATH", help="[default: as kubectl]"),
+        _option("--context", metavar="NAME", help="Of the kubeconfig."),
+        _option("-n", "--namespace", metavar="NAME", help="[default: the context's]"),
+    ):
+        function = add(function)
+    return function
+
 
 def connection_options(function: Decorated) -> Decorated:
-    """Add what `Connection` is made of to a command, kubectl's options included; arrives as ``connection``."""
-
-    def keep(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
-        given = ctx.meta.setdefault("anabranch.connection", {})
-        given[parameter.name] = value
-        cluster = tuple(f"--{name}={given[name]}" for name in ("context", "kubeconfig") if given.get(name))
-        rest = {name: given[name] for name in ("url", "token", "token_file", "service_account") if given.get(name)}
-        audience = {"audience": given["audience"]} if given.get("audience") else {}
-        ctx.params["connection"] = Connection(kubectl=Kubectl(given.get("namespace"), cluster), **rest, **audience)
-
-    for option in (
-        click.option("--kubeconfig", expose_value=False, callback=keep, help="Path.  [default: as kubectl]"),
-        click.option("--context", expose_value=False, callback=keep, help="Of the kubeconfig."),
-        click.option(
-            "--audience", envvar="ANABRANCH_AUDIENCE", expose_value=False, callback=keep, help="Of minted tokens."
+    """Add what a `Connection` is made of to a command, kubectl's options included; it arrives as ``connection``."""
+    for add in (
+        _option("--audience", metavar="NAME", envvar="ANABRANCH_AUDIENCE", help="Of minted tokens."),
+        _option("--token", metavar="TOKEN", envvar="ANABRANCH_TOKEN", help="To show to the API."),
+        _option(
+            "--token-file", metavar="PATH", type=click.Path(path_type=Path), envvar="ANABRANCH_TOKEN_FILE",
+            help="Instead: where it is.",
         ),
-        click.option(
-            "--service-account", expose_value=False, callback=keep, help="Mint a token of this one: [NAMESPACE/]NAME."
-        ),
-        click.option(
-            "--token-file", type=click.Path(path_type=Path), envvar="ANABRANCH_TOKEN_FILE", expose_value=False,
-            callback=keep, help="Read the token from here.",
-        ),
-        click.option("--token", envvar="ANABRANCH_TOKEN", expose_value=False, callback=keep, help="The token itself."),
-        click.option("--url", envvar="ANABRANCH_URL", expose_value=False, callback=keep, help="Of the API."),
-        click.option("-n", "--namespace", expose_value=False, callback=keep, help="[default: the context's]"),
+        _option("--service-account", metavar="[NS/]NAME", help="Instead: mint one of this ServiceAccount by kubectl."),
+        _option("--url", metavar="URL", envvar="ANABRANCH_URL", help="Of the API."),
     ):  # fmt: skip
-        function = option(function)
-    return function
+        function = add(function)
+    return cluster_options(function)
+
+
+def _option(*names: str, **settings: Any) -> Callable[[Decorated], Decorated]:
+    return click.option(*names, expose_value=False, callback=_keep, show_envvar=True, **settings)
+
+
+def _keep(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
+    """Take one option's value; the last one to come completes the connection."""
+    given = ctx.meta.setdefault("anabranch.connection", {})
+    given[parameter.name] = value
+    cluster = tuple(f"--{name}={given[name]}" for name in ("context", "kubeconfig") if given.get(name))
+    names = ("url", "token", "token_file", "service_account", "audience")
+    api = {name: given[name] for name in names if given.get(name)}
+    ctx.params["connection"] = Connection(kubectl=Kubectl(given.get("namespace"), cluster), **api)

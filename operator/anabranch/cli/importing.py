@@ -1,37 +1,45 @@
-"""``anabranch import``: a directory of documents as an archive, and where to upload it."""
+"""``anabranch import``: a directory of documents as an archive, and its upload for the Baseline that names it."""
 
 from __future__ import annotations
 
-import asyncio
+import tempfile
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.progress import Progress
 
 from anabranch import __version__
 from anabranch.archive.directory import write_archive
 from anabranch.archive.git import GitTree
 from anabranch.archive.settings import ImportSettings
 from anabranch.archive.walk import scan
+from anabranch.cli.calls import call
+from anabranch.cli.completion import names
 from anabranch.cli.connection import Connection, connection_options
 from anabranch.cli.output import output_option, show
+from anabranch.cli.progress import progress
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from anabranch.archive.directory import ImportResult
+    from anabranch.client import AnabranchClient
+    from anabranch.model.answers import ArchiveState
 
 SHOWN = 10
-"""How many skipped files are named."""
+"""How many skipped files are named to a person."""
 
 
 @click.command()
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("-f", "--file", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write the archive here.")
-@click.option("--baseline", help="Upload the archive for this Baseline (needs the API's address and a token).")
+@click.option("--baseline", metavar="[NS/]NAME", shell_complete=names("baselines"), help="Upload it for this one.")
 @click.option("--scope", help="Of records for which nothing else names one.  [default: shared]")
 @click.option("--scope-of", multiple=True, metavar="PATH=SCOPE", help="Scope of what lies below a path; repeatable.")
-@click.option("--git-repository", help="Name of the repository in the operator's configuration: adds git locators.")
+@click.option(
+    "--git-repository", metavar="NAME", help="Of the repository in the operator's configuration: adds git locators."
+)
 @output_option
 @connection_options
 def command(
@@ -47,33 +55,45 @@ def command(
 ) -> None:
     """Turn a directory of Markdown, JSON, YAML or JSONL files into an archive that a Baseline imports by digest.
 
-    The same directory always gives the same digest. Put it under `spec.import.archive.digest`, apply, and upload; the
-    Baseline waits for the upload.
+    The same directory always gives the same digest. Put it under `spec.import.archive.digest` and apply; the Baseline
+    then waits for the upload. Without --file and --baseline nothing is kept: it only says what would be imported.
     """
-    if target is None and baseline is None:
-        raise click.UsageError("Say where the archive goes: --file PATH, --baseline NAME, or both.")
-    target = target or directory.with_name(f"{directory.resolve().name}.anabranch")
     settings = ImportSettings.load(directory).override(scope=scope, scopes=dict(map(_pair, scope_of)))
-    result = _write(directory, target, settings, git_repository)
+    with _place(target) as file:
+        result = _write(directory, file, settings, git_repository)
+        if baseline is not None:
+            namespace, _, name = baseline.rpartition("/")
+            baseline = f"{namespace or connection.namespace}/{name}"
+            _upload(connection, baseline, file, result.summary.digest)
+    report: dict[str, Any] = {
+        "digest": result.summary.digest,
+        "records": result.summary.records,
+        "bytes": result.summary.size,
+        "scopes": result.scopes,
+    }
+    if target is not None:
+        report["file"] = str(target)
     if baseline is not None:
-        asyncio.run(_upload(connection, baseline, target, result.summary.digest))
-    show(
-        {
-            "digest": result.summary.digest,
-            "records": result.summary.records,
-            "bytes": result.summary.size,
-            "scopes": result.scopes,
-            "file": str(target),
-            **({"uploadedFor": f"{connection.namespace}/{baseline}"} if baseline else {}),
-            **({"leftOutAsPrivate": result.private} if result.private else {}),
-            **(
-                {"skipped": [f"{skip.path}: {skip.reason}" for skip in result.skipped[:SHOWN]]}
-                if result.skipped
-                else {}
-            ),
-        },
-        output,
-    )
+        report["uploadedFor"] = baseline
+    if git_repository is not None:
+        report["filesWithGitLocator"] = result.committed
+    if result.private:
+        report["leftOutAsPrivate"] = result.private
+    if skipped := [f"{skip.path}: {skip.reason}" for skip in result.skipped]:
+        more = len(skipped) - SHOWN
+        shorten = output == "table" and more > 0
+        report["skipped"] = [*skipped[:SHOWN], f"… and {more} more"] if shorten else skipped
+    show(report, output)
+
+
+@contextmanager
+def _place(target: Path | None) -> Iterator[Path]:
+    """Where the archive is written: the file that was asked for, else one that goes again."""
+    if target is not None:
+        yield target
+        return
+    with tempfile.TemporaryDirectory(prefix="anabranch-import-") as folder:
+        yield Path(folder) / "archive"
 
 
 def _write(directory: Path, target: Path, settings: ImportSettings, git_repository: str | None) -> ImportResult:
@@ -81,26 +101,31 @@ def _write(directory: Path, target: Path, settings: ImportSettings, git_reposito
     found = scan(directory, settings)
     git = GitTree.open(directory, repository=git_repository) if git_repository else None
     unfinished = target.with_name(f"{target.name}.part")
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("reading", total=len(found.files))
+    read = 0
+    with progress("reading", total=len(found.files)) as done:
+
+        def count(_file: object) -> None:
+            nonlocal read
+            read += 1
+            done(read)
+
         try:
             with unfinished.open("w+b") as file:
-                result = write_archive(
-                    found,
-                    file,
-                    created_by=f"anabranch {__version__}",
-                    git=git,
-                    progress=lambda _file: progress.advance(task),
-                )
+                result = write_archive(found, file, created_by=f"anabranch {__version__}", git=git, progress=count)
             unfinished.replace(target)
         finally:
             unfinished.unlink(missing_ok=True)
     return result
 
 
-async def _upload(connection: Connection, baseline: str, archive: Path, digest: str) -> None:
-    async with connection.client() as client:
-        await client.upload_archive(connection.namespace, baseline, archive, digest)
+def _upload(connection: Connection, baseline: str, archive: Path, digest: str) -> None:
+    namespace, _, name = baseline.partition("/")
+    with progress("uploading", total=archive.stat().st_size) as done:
+
+        async def ask(client: AnabranchClient, _namespace: str) -> ArchiveState:
+            return await client.upload_archive(namespace, name, archive, digest, progress=done)
+
+        call(connection, ask)
 
 
 def _pair(text: str) -> tuple[str, str]:

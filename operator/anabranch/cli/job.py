@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from anabranch.cli.connection import Connection, connection_options
-from anabranch.cli.output import output_option, show
-from anabranch.cli.review import review
+from anabranch.cli.calls import as_json, call
+from anabranch.cli.candidates import describe
+from anabranch.cli.completion import names
+from anabranch.cli.connection import Connection, cluster_options, connection_options
+from anabranch.cli.lazy import LazyGroup
+from anabranch.cli.output import cell, moment, output_option, show, table, take
 
-COLUMNS = {
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from anabranch.client import AnabranchClient
+
+COLUMNS: Final = {
     "namespace": "metadata.namespace",
     "name": "metadata.name",
     "branch": "spec.branchRef.name",
@@ -24,44 +31,72 @@ COLUMNS = {
     "attempt": "status.attempt",
 }
 
+COMMANDS: Final = {
+    "review": ("anabranch.cli.review:review", "Accept or reject candidates, as yourself."),
+}
 
-@click.group()
+
+@click.group(cls=LazyGroup, lazy=COMMANDS)
 def command() -> None:
-    """List, show and review consolidation jobs."""
+    """See and review consolidation jobs."""
 
 
 @command.command("list")
 @click.option("-A", "--all-namespaces", is_flag=True, help="Of every namespace.")
 @click.option("--waiting", is_flag=True, help="Only those that wait for a reviewer.")
 @output_option
-@connection_options
+@cluster_options
 def list_(output: str, connection: Connection, *, all_namespaces: bool, waiting: bool) -> None:
     """List the ConsolidationJobs that you may list."""
     items = connection.kubectl.get("consolidationjobs", everywhere=all_namespaces)
     if waiting:
-        items = [item for item in items if item.get("status", {}).get("state") == "awaiting_review"]
+        items = [item for item in items if take(item, "status.state") == "awaiting_review"]
     show(items, output, columns=COLUMNS)
 
 
-@command.command("show")
-@click.argument("name")
+@command.command("show", short_help="Show a job: its candidates beside what they would replace, and its steps.")
+@click.argument("name", shell_complete=names("consolidationjobs"))
 @output_option
 @connection_options
 def show_(name: str, output: str, connection: Connection) -> None:
-    """Show a job with its candidates: each beside the record that it would replace, with the sources of both."""
-    show(asyncio.run(_read(connection, name)), output)
+    """Show a job: each candidate beside the record that it would replace, the sources of both, and the job's steps."""
+
+    async def ask(client: AnabranchClient, namespace: str) -> dict[str, Any]:
+        return {
+            "job": as_json(await client.job(namespace, name)),
+            "candidates": [as_json(candidate) async for candidate in client.candidates(namespace, name)],
+            "transitions": [as_json(step) for step in await client.transitions(namespace, name)],
+        }
+
+    found = call(connection, ask)
+    if output == "table":
+        for line in report(found):
+            click.echo(line)
+    else:
+        show(found, output)
 
 
-async def _read(connection: Connection, name: str) -> dict[str, Any]:
-    async with connection.client() as client:
-        job = await client.job(connection.namespace, name)
-        candidates = [candidate async for candidate in client.candidates(connection.namespace, name)]
-        transitions = await client.transitions(connection.namespace, name)
-    return {
-        "job": job.model_dump(mode="json"),
-        "candidates": [candidate.model_dump(mode="json") for candidate in candidates],
-        "transitions": [transition.model_dump(mode="json") for transition in transitions],
-    }
-
-
-command.add_command(review)
+def report(found: dict[str, Any]) -> Iterator[str]:
+    """A job for people."""
+    job = found["job"]
+    reason = f" ({job['reason']})" if job["reason"] else ""
+    yield f"{job['namespace']}/{job['name']}: {job['state']}{', failed' if job['failed'] else ''}{reason}"
+    for title, member in (
+        ("origin", "origin"),
+        ("branch", "branch_id"),
+        ("held job", "held_job"),
+        ("published as", "published_baseline_id"),
+        ("last error", "last_error"),
+        ("tried again at", "retry_at"),
+    ):
+        if job[member]:
+            yield f"{title:<14} {job[member]}"
+    for candidate in found["candidates"]:
+        yield ""
+        yield from describe(candidate)
+    steps = [
+        [moment(step["at"]), step["from_state"] or "", step["to_state"], cell(step["attempt"]), cell(step["detail"])]
+        for step in found["transitions"]
+    ]
+    yield ""
+    yield table(["at", "from", "to", "attempt", "detail"], steps)

@@ -6,25 +6,45 @@ does by the commands is what they may do by kubectl, and shows under their name 
 
 from __future__ import annotations
 
+import functools
 import json
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
 from typing import Any, Final
 
-from anabranch.model.errors import AnabranchError, ConflictError, ForbiddenError, NotFoundError, UnavailableError
+from anabranch.model.errors import (
+    AnabranchError,
+    ConflictError,
+    ForbiddenError,
+    InvalidInputError,
+    NotFoundError,
+    UnauthenticatedError,
+    UnavailableError,
+)
 
 GROUP: Final = "anabranch.dev"
 TIMEOUT: Final = 60.0
 """Seconds for one call; a login plugin may ask the person something meanwhile."""
 
-# What kubectl prints on stderr, to the error that it means.
-_MEANINGS: Final[tuple[tuple[str, type[AnabranchError]], ...]] = (
-    ("(Forbidden)", ForbiddenError),
-    ("(NotFound)", NotFoundError),
-    ("(Conflict)", ConflictError),
-    ("is forbidden:", ForbiddenError),
+# What kubectl prints on stderr, to the error that it means and what to do about it. The first that is found counts.
+_MEANINGS: Final[tuple[tuple[str, type[AnabranchError], str], ...]] = (
+    ("doesn't have a resource type", NotFoundError, "Install Anabranch, or check the context: `anabranch doctor`."),
+    ("ValidatingAdmissionPolicy", ForbiddenError, "Ask for the grant, or for somebody who has it."),
+    ("(Forbidden)", ForbiddenError, "Ask for the right, or use the context of somebody who has it."),
+    ("is forbidden:", ForbiddenError, "Ask for the right, or use the context of somebody who has it."),
+    ("(Unauthorized)", UnauthenticatedError, "Log in to the cluster again, or check the kubeconfig."),
+    ("(NotFound)", NotFoundError, "Check the name, and the namespace (-n)."),
+    (" not found", NotFoundError, "Check the name, and the namespace (-n)."),
+    ("(Conflict)", ConflictError, "Somebody changed it at the same time: run the command again."),
+    ("Apply failed with", ConflictError, "Whoever owns the field must change it, or give it up."),
+    (" is invalid:", InvalidInputError, "Mend the named field."),
 )
+_ELSE: Final = "Check the kubeconfig, and that its cluster answers: `kubectl version`."
+_PREFIX: Final = re.compile(r"^(Error from server \(\w+\): |error: |Error )")
+_LOG_LINE: Final = re.compile(r"^[EWIF]\d{4} ")
+_DENIED: Final = re.compile(r"ValidatingAdmissionPolicy '[^']*' with binding '[^']*' denied request: (.*)")
 
 
 @dataclass(frozen=True)
@@ -67,26 +87,31 @@ class Kubectl:
                 f"kubectl did not answer within {TIMEOUT:.0f} s.", hint="Check the cluster."
             ) from None
         if done.returncode:
-            words = (done.stderr or done.stdout).strip()
-            meaning = next((kind for mark, kind in _MEANINGS if mark in words), UnavailableError)
-            raise meaning(words, hint="Ask for the grant, or check name, namespace and context.")
+            raise error_of(done.stderr or done.stdout)
         return done.stdout
 
     def get(self, kind: str, name: str | None = None, *, everywhere: bool = False) -> Any:
-        """An object of Anabranch, or the list of them (its ``items``)."""
-        arguments = ["get", f"{kind}.{GROUP}", *([name] if name else []), "--output=json"]
-        value = json.loads(self.run(*arguments, *(["--all-namespaces"] if everywhere else [])))
-        return value if name else value["items"]
+        """An object of Anabranch, managed fields included, or the list of them (its ``items``)."""
+        arguments = ["get", f"{kind}.{GROUP}", "--output=json"]
+        if name is not None:
+            return json.loads(self.run(*arguments, "--show-managed-fields", "--", name))
+        return json.loads(self.run(*arguments, *(["--all-namespaces"] if everywhere else [])))["items"]
+
+    def names(self, kind: str) -> list[str]:
+        """The names of Anabranch's objects of a kind, for completion: given up where it takes more than two seconds."""
+        found = self.run("get", f"{kind}.{GROUP}", "--output=name", "--request-timeout=2s")
+        return [line.partition("/")[2] for line in found.splitlines()]
 
     def patch(self, kind: str, name: str, patch: dict[str, Any]) -> None:
         """Merge a patch into an object's spec."""
-        self.run("patch", f"{kind}.{GROUP}", name, "--type=merge", f"--patch={json.dumps(patch)}")
+        self.run("patch", f"{kind}.{GROUP}", "--type=merge", f"--patch={json.dumps(patch)}", "--", name)
 
     def apply(self, manifest: dict[str, Any], *, manager: str) -> None:
         """Apply a manifest on the server's side under a field manager of its own; what another one owns stays."""
         document = json.dumps(manifest)
         self.run("apply", "--server-side", f"--field-manager={manager}", "--filename=-", stdin=document)
 
+    @functools.cached_property
     def current_namespace(self) -> str:
         """The namespace that calls go to."""
         if self.namespace:
@@ -103,3 +128,20 @@ class Kubectl:
         """A short-lived token of a ServiceAccount that the person may mint."""
         arguments = ("create", "token", service_account, f"--namespace={namespace}", f"--audience={audience}")
         return self.run(*arguments).strip()
+
+
+def error_of(words: str) -> AnabranchError:
+    """The error that kubectl's words stand for: forbidden, absent and conflicting are told apart.
+
+    Args:
+        words: What it printed on stderr.
+    """
+    lines = [line for line in words.strip().splitlines() if not _LOG_LINE.match(line)]
+    detail = _PREFIX.sub("", "\n".join(lines)).strip() or "kubectl failed, and said nothing."
+    for mark, kind, hint in _MEANINGS:
+        if mark in words:
+            if denied := _DENIED.search(detail):
+                detail = denied[1]
+            # kubectl explains a conflict of managers at length, with flags that our commands do not have.
+            return kind(detail.partition("\nPlease review the fields above")[0], hint=hint)
+    return UnavailableError(detail, hint=_ELSE)

@@ -1,93 +1,91 @@
-"""The entry point: finds the command that was asked for and imports no other.
+"""The entry point: finds the command that was asked for, and turns errors into words and exit codes.
 
-``anabranch --help`` must be quick, and an agent that installed only the SDK must not pay for, or even need, what the
-operator and the API import. So each command lives in a module of its own that is imported when it is called.
+Exit codes: 0 done; 1 an error, or a check that found something wrong; 2 a command line that cannot be understood; 130
+interrupted. Results go to standard output, everything else to standard error.
 """
 
 from __future__ import annotations
 
-import importlib
+import os
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from anabranch import __version__
+from anabranch.cli.lazy import LazyGroup
 from anabranch.model.errors import AnabranchError
 
-# command: (module, one line for --help)
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+INTERRUPTED: Final = 130
+
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
-    "demo": ("demo", "Run the main job on a real API server and a real Postgres, and show each step."),
-    "dev": ("dev", "Leave a cluster, Postgres, the operator and the API running, and print how to talk to them."),
-    "import": ("importing", "Turn a directory of documents into an archive that a Baseline imports by digest."),
-    "baseline": ("baseline", "List, show, verify and roll back baselines."),
-    "branch": ("branch", "List and show branches; read and write as an agent."),
-    "job": ("job", "List, show and review consolidation jobs."),
-    "doctor": ("doctor", "Say what is missing in an installation and how to mend it."),
-    "migrate": ("migrate", "Bring the database to this version's schema."),
-    "operator": ("run_operator", "Run the operator."),
-    "api": ("run_api", "Run the HTTP API."),
-    "manifests": ("manifests", "Print the resources that an installation needs: CRDs, roles, admission policies."),
+    "demo": ("anabranch.cli.demo:command", "Run the main job on real parts, step by step."),
+    "dev": ("anabranch.cli.dev:command", "Leave the whole system running, and print how to talk to it."),
+    "import": ("anabranch.cli.importing:command", "Turn a directory of documents into an archive for a Baseline."),
+    "baseline": ("anabranch.cli.baseline:command", "See, compare, prove, verify and roll back baselines."),
+    "branch": ("anabranch.cli.branch:command", "Fork, read, write and submit as an agent."),
+    "job": ("anabranch.cli.job:command", "See and review consolidation jobs."),
+    "doctor": ("anabranch.cli.doctor:command", "Say what an installation lacks, and how to mend it."),
+    "manifests": ("anabranch.cli.manifests:command", "Print what an installation applies to the cluster."),
+    "migrate": ("anabranch.cli.migrate:command", "Bring the database to this version's schema."),
+    "operator": ("anabranch.cli.run_operator:command", "Run the operator."),
+    "api": ("anabranch.cli.run_api:command", "Run the HTTP API."),
+    "completion": ("anabranch.cli.completion:command", "Print the script that completes commands in a shell."),
 }
 
-EXTRAS: Final = {"kopf": "operator", "kubernetes": "operator", "fastapi": "api", "uvicorn": "api", "asyncpg": "store"}
 
-
-class LazyGroup(click.Group):
-    """A group that imports a command's module only when that command is called."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands in the order of the table above."""
-        del ctx
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command's object; says which extra to install when its module lacks a package."""
-        del ctx
-        if cmd_name not in COMMANDS:
-            return None
-        module = f"anabranch.cli.{COMMANDS[cmd_name][0]}"
-        try:
-            command = importlib.import_module(module).command
-        except ModuleNotFoundError as error:
-            package = (error.name or "").partition(".")[0]
-            if package not in EXTRAS:
-                raise
-            raise click.ClickException(
-                f"`anabranch {cmd_name}` needs the package {package}: pip install 'anabranch[{EXTRAS[package]}]'"
-            ) from None
-        if not isinstance(command, click.Command):
-            raise TypeError(f"{module}.command is no command")
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the help's list from the table, without importing anything."""
-        del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
-
-
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    cls=LazyGroup,
+    lazy=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
 @click.version_option(__version__, prog_name="anabranch")
 def cli() -> None:
     """Branching, reviewed memory for fleets of AI agents, on Kubernetes and Postgres."""
 
 
-def main() -> None:
-    """Run the command line; known errors become one line and exit code 1, never a traceback."""
+def run(arguments: Sequence[str] | None = None, *, program: str = "anabranch") -> int:
+    """Run a command line; known errors become a line or two on standard error, never a traceback.
+
+    Args:
+        arguments: Without the program's name; those of this process unless given.
+        program: What the person called: usage lines show it.
+
+    Returns:
+        The exit code.
+    """
     try:
-        cli.main(prog_name="anabranch", standalone_mode=False)
+        # A command that ends by `click.exceptions.Exit` gives its code; one that returns has nothing to add.
+        return cli.main(args=arguments, prog_name=program, standalone_mode=False) or 0
     except click.exceptions.Abort:
         click.echo("Interrupted.", err=True)
-        sys.exit(130)
-    except click.exceptions.Exit as leaving:
-        sys.exit(leaving.exit_code)
+        return INTERRUPTED
     except click.ClickException as error:
         error.show()
-        sys.exit(error.exit_code)
+        return error.exit_code
     except AnabranchError as error:
         click.echo(f"Error: {error.detail}" + (f"\n{error.hint}" if error.hint else ""), err=True)
-        sys.exit(1)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough (`| head`); Python must not try again when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        if error.filename is None:
+            raise
+        click.echo(f"Error: {error.filename}: {error.strerror}.", err=True)
+    return 1
+
+
+def main() -> None:
+    """Run this process's command line as ``anabranch``."""
+    sys.exit(run())
+
+
+def plugin() -> None:
+    """Run it as ``kubectl anabranch``: kubectl finds the program ``kubectl-anabranch`` on PATH."""
+    sys.exit(run(program="kubectl anabranch"))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,14 @@ from anabranch.store import migrate
 
 
 @click.command()
-@click.option("--dsn", envvar="ANABRANCH_MIGRATE_DSN", required=True, help="Of the role that owns the tables.")
+@click.option(
+    "--dsn",
+    metavar="DSN",
+    envvar="ANABRANCH_MIGRATE_DSN",
+    show_envvar=True,
+    required=True,
+    help="Of the role that owns the tables.",
+)
 @click.option(
     "--roles-from-env",
     is_flag=True,
@@ -39,5 +46,5 @@ async def _migrate(dsn: str, *, roles: migrate.RolePasswords | None) -> None:
 def _passwords() -> migrate.RolePasswords:
     names = {part: f"ANABRANCH_{part.upper()}_PASSWORD" for part in ("migrate", "operator", "api")}
     if missing := [name for name in names.values() if not os.environ.get(name)]:
-        raise InvalidInputError(f"{', '.join(missing)} is not set.", hint="Set a password for each role.")
+        raise InvalidInputError(f"Not set: {', '.join(missing)}.", hint="Set a password for each role.")
     return migrate.RolePasswords(**{part: os.environ[name] for part, name in names.items()})

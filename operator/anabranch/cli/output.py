@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import click
 import yaml
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+Column: TypeAlias = str | Callable[[Any], Any]
+"""What a table shows of an object: the member that a dotted path names, or what a function gives."""
+
+WIDE: Final = 10**6
+"""Columns of YAML: lines are as long as their text."""
+
+
+_HIDDEN: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+"""What moves a terminal's cursor, turns the direction of its text, or is not seen at all."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as blocks, as a person would."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
 
 
 def output_option(function: Decorated) -> Decorated:
@@ -24,23 +45,35 @@ def output_option(function: Decorated) -> Decorated:
     )(function)
 
 
-def show(value: Any, output: str, *, columns: Mapping[str, str] | None = None) -> None:
+def show(value: Any, output: str, *, columns: Mapping[str, Column] | None = None) -> None:
     """Print a value.
 
     Args:
         value: An object, or a list of objects (as JSON has them).
         output: ``table``, ``json`` or ``yaml``.
-        columns: Heading to member name (dots descend) for ``table``; without it an object prints as YAML.
+        columns: By their headings, for ``table``; without them an object prints as YAML.
     """
     if output == "json":
         click.echo(json.dumps(value, indent=2, ensure_ascii=False))
-    elif output == "yaml":
-        click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), nl=False)
-    elif columns is not None:
+    elif output == "table" and columns is not None:
         rows = value if isinstance(value, list) else [value]
-        click.echo(table(list(columns), [[cell(dig(row, path)) for path in columns.values()] for row in rows]))
+        click.echo(table(list(columns), [[cell(take(row, column)) for column in columns.values()] for row in rows]))
     else:
-        click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), nl=False)
+        text = as_yaml(value)
+        click.echo(text if output == "yaml" else visible(text), nl=False)
+
+
+def visible(text: str) -> str:
+    """A text with what a person would not see written out.
+
+    Records are what agents wrote. No record may paint over what a reviewer reads beside it.
+    """
+    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def as_yaml(value: Any) -> str:
+    """A value as YAML that a person likes to read: members in their order, texts as blocks."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=WIDE)
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -54,11 +87,13 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def dig(value: Any, path: str) -> Any:
-    """The member that a dotted path names; None where there is none."""
-    for name in path.split("."):
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value
+def take(row: Any, column: Column) -> Any:
+    """What a column shows of an object; None where there is nothing."""
+    if callable(column):
+        return column(row)
+    for name in column.split("."):
+        row = row.get(name) if isinstance(row, Mapping) else None
+    return row
 
 
 def cell(value: Any) -> str:
@@ -68,5 +103,22 @@ def cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple | dict):
-        return json.dumps(value, ensure_ascii=False)
-    return str(value).replace("\n", " ")
+        return visible(json.dumps(value, ensure_ascii=False))
+    return visible(" ".join(str(value).split("\n")))
+
+
+def moment(text: str) -> str:
+    """A time of the API as a table shows it: to the second."""
+    return f"{text[:19]}Z"
+
+
+def condition(kind: str) -> Callable[[Any], str | None]:
+    """A column that shows whether a condition of a resource is true; its reason where it is not."""
+
+    def look(resource: Any) -> str | None:
+        for found in resource.get("status", {}).get("conditions", ()):
+            if found["type"] == kind:
+                return "yes" if found["status"] == "True" else f"no ({found['reason']})"
+        return None
+
+    return look

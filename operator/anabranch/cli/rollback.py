@@ -6,63 +6,67 @@ touches nothing: a pin that the command set and Git adopted later would stay whe
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Any, Final
+import time
+from typing import Any, Final
 
 import click
 
+from anabranch.cli.completion import names
 from anabranch.cli.connection import Connection, connection_options
-from anabranch.manifests import dump
-from anabranch.model.errors import ConflictError, NotFoundError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from anabranch.cli.consequences import consequences
+from anabranch.cli.output import as_yaml, take
+from anabranch.model.errors import ConflictError, NotFoundError, NotReadyError
 
 MANAGER: Final = "anabranch-rollback"
 GITOPS_MANAGERS: Final = ("argocd", "flux", "kustomize-controller", "helm-controller")
-SHOWN: Final = 20
-"""How many changed keys and branches are named."""
+PATIENCE: Final = 30
+"""Seconds to wait until readers have what was asked for."""
+
+POLL: Final = 0.3
+"""Seconds between two looks."""
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=names("baselines"))
 @click.option("--to", "target", type=click.IntRange(min=1), help="Generation.  [default: the previous one]")
 @click.option("--apply", is_flag=True, help="Pin it now, as yourself, instead of printing what to commit.")
 @click.option("--release", is_flag=True, help="Give up the pin that --apply set: the Baseline goes on from its head.")
 @connection_options
-def rollback(name: str, target: int | None, connection: Connection, *, apply: bool, release: bool) -> None:
+@click.pass_context
+def rollback(
+    ctx: click.Context, /, *, name: str, target: int | None, connection: Connection, apply: bool, release: bool
+) -> None:
     """Point a Baseline back at an earlier generation.
 
     Nothing is deleted: branches, worker history and the newer manifests stay, and consolidation pauses until the pin
-    goes. Without --apply it only prints.
+    goes. Says first what will change; without --apply it then only prints the pin to commit. With a token it names the
+    records that change for readers too.
     """
+    if release and (apply or target):
+        raise click.UsageError("--release goes without --apply and --to.")
     baseline = connection.kubectl.get("baselines", name)
     if release:
-        connection.kubectl.apply(_manifest(baseline, None), manager=MANAGER)
-        click.echo(f"Released. {name} follows its head again, unless somebody else pins it.")
+        _release(connection, baseline)
         return
-    target = target or _previous(baseline)
-    for line in _consequences(baseline, target, connection):
+    target = target or previous(baseline)
+    check_target(baseline, target)
+    for line in consequences(baseline, target, connection):
         click.echo(line, err=True)
-    patch = _manifest(baseline, target)
     owner = gitops_owner(baseline)
     if not apply:
-        click.echo(dump([patch]), nl=False)
-        click.echo(
-            f"# {owner} owns this spec: commit the pin to Git."
-            if owner
-            else "# Commit this, or run again with --apply.",
-            err=True,
-        )
+        click.echo(as_yaml(manifest(baseline, target)), nl=False)
+        advice = f"{owner} owns this spec: commit the pin to Git." if owner else "Commit it, or run again with --apply."
+        click.echo(f"# {advice}", err=True)
         return
     if owner:
         raise ConflictError(
-            f"{owner} owns the spec of {name} and would fight over it.", hint="Commit the printed pin to Git instead."
+            f"{owner} owns the spec of {name}: what it does not know of, it would fight or never remove.",
+            hint="Commit the pin to Git instead: without --apply it is printed.",
         )
-    connection.kubectl.apply(patch, manager=MANAGER)
-    click.echo(
-        f"Pinned {name} to generation {target}. To go on from the head: anabranch baseline rollback {name} --release"
-    )
+    connection.kubectl.apply(manifest(baseline, target), manager=MANAGER)
+    _await(connection, name)
+    click.echo(f"Readers of {name} have generation {target}, and consolidation is paused.")
+    click.echo(f"To go on from the head: {ctx.command_path} {name} -n {connection.namespace} --release", err=True)
 
 
 def gitops_owner(baseline: dict[str, Any]) -> str | None:
@@ -74,19 +78,34 @@ def gitops_owner(baseline: dict[str, Any]) -> str | None:
     return None
 
 
-def _previous(baseline: dict[str, Any]) -> int:
-    status = baseline.get("status", {})
-    current = status.get("current", {}).get("generation", 0)
-    previous = status.get("previous", {}).get("generation")
-    if previous and previous != current:
-        return int(previous)
-    older = [entry["generation"] for entry in status.get("history", ()) if entry["generation"] < current]
+def previous(baseline: dict[str, Any]) -> int:
+    """The generation to go back to where none was named: what readers had before, else the next older one."""
+    current = take(baseline, "status.current.generation") or 0
+    before = take(baseline, "status.previous.generation")
+    if before and before < current:
+        return int(before)
+    older = [entry["generation"] for entry in take(baseline, "status.history") or () if entry["generation"] < current]
     if not older:
-        raise NotFoundError("There is no earlier generation to go back to.", hint="Name one with --to.")
+        raise NotFoundError("There is no earlier generation to go back to.", hint="See `baseline history`.")
     return int(max(older))
 
 
-def _manifest(baseline: dict[str, Any], generation: int | None) -> dict[str, Any]:
+def check_target(baseline: dict[str, Any], target: int) -> None:
+    """Check that a generation can have been made.
+
+    Raises:
+        NotReadyError: If the Baseline has none at all.
+        NotFoundError: If it is newer than the newest.
+    """
+    head = take(baseline, "status.head.generation")
+    if head is None:
+        raise NotReadyError(f"{baseline['metadata']['name']} has no generation yet.", hint="Wait until it is Ready.")
+    if target > head:
+        raise NotFoundError(f"There is no generation {target}; the newest is {head}.", hint="See `baseline history`.")
+
+
+def manifest(baseline: dict[str, Any], generation: int | None) -> dict[str, Any]:
+    """What to apply, or to commit, for a pin; for none where the generation is None."""
     metadata = baseline["metadata"]
     return {
         "apiVersion": baseline["apiVersion"],
@@ -96,49 +115,51 @@ def _manifest(baseline: dict[str, Any], generation: int | None) -> dict[str, Any
     }
 
 
-def _consequences(baseline: dict[str, Any], target: int, connection: Connection) -> Iterable[str]:
-    """What a person should know before: what readers lose, who works on what is withdrawn, what will be held."""
-    metadata, status = baseline["metadata"], baseline.get("status", {})
-    current = status.get("current", {}).get("generation", 0)
-    yield f"{metadata['namespace']}/{metadata['name']}: current goes from generation {current} to {target}."
-    if connection.configured:
-        yield from asyncio.run(_changes(connection, metadata["name"], current, target))
-    branches = [
-        "{namespace}/{name} (generation {g})".format(**item["metadata"], g=item["status"]["parent"]["generation"])
-        for item in _list(connection, "branches")
-        if _forks(item, metadata) and item.get("status", {}).get("parent", {}).get("generation", 0) > target
-    ]
-    yield from _named("branches forked from a withdrawn generation; they keep it", branches)
-    jobs = [
-        f"{item['metadata']['name']} ({item['status'].get('state')})"
-        for item in _list(connection, "consolidationjobs", namespace=metadata["namespace"])
-        if not any(
-            c["type"] in ("Complete", "Failed") and c["status"] == "True" for c in item["status"].get("conditions", ())
+def settled(baseline: dict[str, Any]) -> bool:
+    """Whether readers have what the spec asks for: the pinned generation, or the head.
+
+    Raises:
+        NotReadyError: If they will not get it, in the operator's words.
+    """
+    status = baseline.get("status", {})
+    if status.get("observedGeneration", -1) < baseline["metadata"]["generation"]:
+        return False
+    for condition in status.get("conditions", ()):
+        if condition["type"] == "Stalled" and condition["status"] == "True":
+            raise NotReadyError(f"Readers stay where they are: {condition['message']}", hint="See `baseline history`.")
+    current, head = status.get("current") or {}, status.get("head") or {}
+    pin = take(baseline, "spec.pin") or {"generation": head.get("generation")}
+    return all(current.get(name) == value for name, value in pin.items())
+
+
+def _release(connection: Connection, baseline: dict[str, Any]) -> None:
+    """Give up our pin; somebody else's stays, and is named."""
+    name = baseline["metadata"]["name"]
+    connection.kubectl.apply(manifest(baseline, None), manager=MANAGER)
+    now = connection.kubectl.get("baselines", name)
+    if pin := take(now, "spec.pin"):
+        raise ConflictError(
+            f"{name} is still pinned, to {' '.join(str(part) for item in pin.items() for part in item)}, "
+            f"by {_pinner(now)}.",
+            hint="Whoever pinned it has to remove spec.pin.",
         )
-    ]
-    yield from _named("jobs held until the pin goes", jobs)
+    _await(connection, name)
+    click.echo(f"Readers of {name} have its head again, and consolidation goes on.")
 
 
-async def _changes(connection: Connection, name: str, current: int, target: int) -> list[str]:
-    async with connection.client() as client:
-        pages = client.diff(connection.namespace, name, from_generation=current, to_generation=target)
-        keys = [entry.key async for entry in pages]
-    return list(_named("records change for readers", keys))
+def _pinner(baseline: dict[str, Any]) -> str:
+    entries = baseline["metadata"].get("managedFields", ())
+    found = [entry["manager"] for entry in entries if "f:pin" in entry.get("fieldsV1", {}).get("f:spec", {})]
+    return " and ".join(found) or "somebody"
 
 
-def _list(connection: Connection, kind: str, *, namespace: str | None = None) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = connection.kubectl.get(kind, everywhere=True)
-    return [item for item in items if "status" in item and namespace in (None, item["metadata"]["namespace"])]
-
-
-def _forks(branch: dict[str, Any], baseline: dict[str, Any]) -> bool:
-    ref = branch["spec"]["baselineRef"]
-    namespace = ref.get("namespace") or branch["metadata"]["namespace"]
-    return (namespace, ref["name"]) == (baseline["namespace"], baseline["name"])
-
-
-def _named(what: str, names: list[str]) -> Iterable[str]:
-    yield f"{len(names)} {what}{':' if names else '.'}"
-    yield from (f"  {name}" for name in names[:SHOWN])
-    if len(names) > SHOWN:
-        yield f"  … and {len(names) - SHOWN} more"
+def _await(connection: Connection, name: str) -> None:
+    """Wait until readers have what the spec asks for."""
+    deadline = time.monotonic() + PATIENCE
+    while not settled(connection.kubectl.get("baselines", name)):
+        if time.monotonic() > deadline:
+            raise NotReadyError(
+                f"The spec of {name} is changed, and the operator has not acted on it within {PATIENCE} s.",
+                hint=f"See `baseline show {name}` for what stands in the way, and `doctor`.",
+            )
+        time.sleep(POLL)

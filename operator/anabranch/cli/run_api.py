@@ -12,9 +12,9 @@ from anabranch.controllers import logs
 
 
 @click.command()
-@click.option("--dsn", help="Of Postgres, as the API's role.  [default: $ANABRANCH_API_DSN]")
-@click.option("--host", default="127.0.0.1", show_default=True)
-@click.option("--port", type=click.IntRange(1, 65535), default=8080, show_default=True)
+@click.option("--dsn", metavar="DSN", help="Of Postgres, as the API's role.  [env var: ANABRANCH_API_DSN]")
+@click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True)
+@click.option("--port", metavar="PORT", type=click.IntRange(1, 65535), default=8080, show_default=True)
 def command(dsn: str | None, host: str, port: int) -> None:
     """Run the HTTP API. It keeps nothing: run as many as the load asks for.
 

@@ -14,24 +14,53 @@ from anabranch.manifests import DEFAULT_NAMESPACE
 
 
 @click.command()
-@click.option("--dsn", envvar="ANABRANCH_OPERATOR_DSN", required=True, help="Of Postgres, as the operator's role.")
 @click.option(
-    "--listen-dsn", envvar="ANABRANCH_LISTEN_DSN", help="A direct way for LISTEN, where --dsn goes through a pooler."
+    "--dsn",
+    metavar="DSN",
+    envvar="ANABRANCH_OPERATOR_DSN",
+    show_envvar=True,
+    required=True,
+    help="Of Postgres, as the operator's role.",
 )
-@click.option("--kubeconfig", help="[default: $KUBECONFIG, else the pod's ServiceAccount]")
-@click.option("--namespace", "namespaces", multiple=True, help="Serve only this one; repeatable.  [default: all]")
-@click.option("--system-namespace", envvar="ANABRANCH_SYSTEM_NAMESPACE", default=DEFAULT_NAMESPACE, show_default=True)
+@click.option(
+    "--listen-dsn",
+    metavar="DSN",
+    envvar="ANABRANCH_LISTEN_DSN",
+    show_envvar=True,
+    help="A direct way for LISTEN, where --dsn goes through a pooler.",
+)
+@click.option("--kubeconfig", metavar="PATH", help="[default: $KUBECONFIG, else the pod's ServiceAccount]")
+@click.option(
+    "--namespace", "namespaces", metavar="NAME", multiple=True, help="Serve only this one; repeatable.  [default: all]"
+)
+@click.option(
+    "--system-namespace",
+    metavar="NAME",
+    envvar="ANABRANCH_SYSTEM_NAMESPACE",
+    show_envvar=True,
+    default=DEFAULT_NAMESPACE,
+    show_default=True,
+)
 @click.option(
     "--config",
+    metavar="PATH",
     envvar="ANABRANCH_CONFIG",
+    show_envvar=True,
     type=click.Path(dir_okay=False, path_type=Path),
     help="YAML of named sources.",
 )
-@click.option("--health-host", default="127.0.0.1", show_default=True)
+@click.option("--health-host", metavar="ADDRESS", default="127.0.0.1", show_default=True)
 @click.option(
-    "--health-port", type=click.IntRange(0, 65535), default=0, show_default=True, help="0: no health endpoint."
+    "--health-port",
+    metavar="PORT",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default=True,
+    help="0: no health endpoint.",
 )
-@click.option("--workers", type=click.IntRange(1, 64), default=4, show_default=True, help="Jobs worked on at once.")
+@click.option(
+    "--workers", metavar="N", type=click.IntRange(1, 64), default=4, show_default=True, help="Jobs worked on at once."
+)
 def command(
     *,
     dsn: str,

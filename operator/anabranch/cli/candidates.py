@@ -1,0 +1,50 @@
+"""A candidate as a reviewer must see it: beside the record that it would replace, with the sources of both."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from anabranch.cli import contents
+from anabranch.cli.output import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+def describe(candidate: Mapping[str, Any]) -> Iterator[str]:
+    """Tell of a candidate, line by line.
+
+    Args:
+        candidate: As the API's JSON has it.
+    """
+    what = "deletion" if candidate["op"] == "tombstone" else "put"
+    conflict = "conflicting " if candidate["conflicting"] else ""
+    why = f" ({candidate['reason']}: {candidate['detail']})" if candidate["reason"] else ""
+    state = f"{conflict}{what}, {candidate['state']}{why}"
+    yield f"{click.style(visible(candidate['key']), bold=True)}  scope {candidate['scope']}, {state}"
+    yield f"  {candidate['candidate_id']} of {candidate['author']}, based on revision {candidate['base_revision']}"
+    canonical = candidate["canonical"]
+    if canonical is None:
+        yield "  no record of this key that you may read"
+    else:
+        yield f"  - the record, revision {canonical['revision']}    + the candidate"
+    before = [] if canonical is None else contents.lines_of(canonical["content"], canonical["source_locators"])
+    for line in contents.diff(before, _lines(candidate), context=None):
+        yield f"    {line}"
+
+
+def _lines(candidate: Mapping[str, Any]) -> list[str]:
+    sources = [_source(check) for check in candidate["sources"]]
+    if candidate["op"] == "tombstone":
+        return ["(the key is deleted)", *(f"source {source}" for source in sources)]
+    return contents.lines_of(candidate["content"], sources)
+
+
+def _source(check: Mapping[str, Any]) -> str:
+    """A source; what its resolver says only where it did not find it, so that equal ones of both sides look equal."""
+    if check["status"] == "verified":
+        return str(check["locator"])
+    detail = f": {check['detail']}" if check["detail"] else ""
+    return f"{check['locator']} ({check['status']}{detail})"

@@ -1,0 +1,175 @@
+"""What `anabranch doctor` looks at in a cluster, check by check: each yields what it found and what mends it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from anabranch import manifests
+from anabranch.cli.output import take
+from anabranch.model.errors import AnabranchError, ForbiddenError, NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from anabranch.cli.connection import Connection
+
+MINIMUM_MINOR: Final = 31
+"""Of Kubernetes 1.x: selectable fields of custom resources."""
+
+TOLERANCE: Final = timedelta(minutes=1)
+"""How much this machine's clock and the cluster's may differ."""
+
+INSTALL: Final = "anabranch manifests | kubectl apply --server-side -f -"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        check: What was looked at.
+        state: ``ok``, ``problem``, or ``unknown`` where it could not be looked at.
+        found: What was found.
+        mend: What to do, where there is something to do.
+    """
+
+    check: str
+    state: Literal["ok", "problem", "unknown"]
+    found: str
+    mend: str = ""
+
+
+def examine(connection: Connection, namespace: str) -> Iterator[Finding]:
+    """Look at an installation through the API server, with the person's own rights; it only reads.
+
+    Args:
+        connection: Its kubectl is used.
+        namespace: The system namespace.
+    """
+    checks: dict[str, Callable[[Connection, str], Iterator[Finding]]] = {
+        "Kubernetes": _version,
+        "definitions": _definitions,
+        "review guard": _guard,
+        "accounts": _accounts,
+        "operator": _leader,
+        "baselines": _baselines,
+        "branches": _branches,
+        "jobs": _jobs,
+    }
+    for name, check in checks.items():
+        try:
+            yield from check(connection, namespace)
+        except ForbiddenError as error:
+            yield Finding(name, "unknown", error.detail, "ask for the right to read it")
+        except AnabranchError as error:
+            yield Finding(name, "problem", error.detail, error.hint)
+            if name == "Kubernetes":
+                return
+
+
+def _version(connection: Connection, _namespace: str) -> Iterator[Finding]:
+    version = json.loads(connection.kubectl.run("version", "--output=json"))["serverVersion"]
+    new_enough = int(version["major"]) > 1 or int(version["minor"].rstrip("+")) >= MINIMUM_MINOR
+    mend = "" if new_enough else f"upgrade to Kubernetes 1.{MINIMUM_MINOR} or later"
+    yield Finding("Kubernetes", "ok" if new_enough else "problem", version["gitVersion"], mend)
+
+
+def _definitions(connection: Connection, _namespace: str) -> Iterator[Finding]:
+    for wanted in manifests.crds():
+        name = wanted["metadata"]["name"]
+        try:
+            found = json.loads(connection.kubectl.run("get", "crd", name, "--output=json"))
+        except NotFoundError:
+            yield Finding("definitions", "problem", f"{name} is absent", INSTALL)
+            continue
+        served = {version["name"]: version["schema"] for version in found["spec"]["versions"]}
+        ours = {version["name"]: version["schema"] for version in wanted["spec"]["versions"]}
+        if all(_covers(served.get(version), schema) for version, schema in ours.items()):
+            yield Finding("definitions", "ok", name)
+        else:
+            yield Finding("definitions", "problem", f"{name} is of another release", INSTALL)
+
+
+def _covers(live: Any, wanted: Any) -> bool:
+    """Whether all that we ship stands in what the cluster has; the API server adds defaults of its own."""
+    if isinstance(wanted, dict):
+        return isinstance(live, dict) and all(_covers(live.get(name), value) for name, value in wanted.items())
+    if isinstance(wanted, list):
+        return isinstance(live, list) and len(live) == len(wanted) and all(map(_covers, live, wanted))
+    return bool(live == wanted)
+
+
+def _guard(connection: Connection, _namespace: str) -> Iterator[Finding]:
+    kinds = ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
+    policies, bindings = (json.loads(connection.kubectl.run("get", kind, "--output=json"))["items"] for kind in kinds)
+    gaps = manifests.gaps(policies, bindings)
+    for gap in gaps:
+        yield Finding("review guard", "problem", gap, INSTALL)
+    if not gaps:
+        yield Finding("review guard", "ok", "nobody can speak for another reviewer")
+
+
+def _accounts(connection: Connection, namespace: str) -> Iterator[Finding]:
+    for account in (manifests.OPERATOR_ACCOUNT, manifests.API_ACCOUNT):
+        text = connection.kubectl.run("get", "serviceaccount", account, f"--namespace={namespace}", "--output=json")
+        yield Finding("accounts", "ok", f"{namespace}/{account}")
+        # The API's account says what audience its tokens carry.
+        wanted = json.loads(text)["metadata"].get("annotations", {}).get(manifests.AUDIENCE_ANNOTATION)
+        if wanted and wanted != (minted := connection.minted_audience()):
+            found = f"the API takes tokens for {wanted}; here they are minted for {minted}"
+            yield Finding("accounts", "problem", found, f"export ANABRANCH_AUDIENCE={wanted}")
+
+
+def _leader(connection: Connection, namespace: str) -> Iterator[Finding]:
+    text = connection.kubectl.run("get", "lease", manifests.LEASE, f"--namespace={namespace}", "--output=json")
+    spec = json.loads(text)["spec"]
+    holder, renewed = spec.get("holderIdentity"), spec.get("renewTime")
+    late = datetime.now(UTC) - datetime.fromisoformat(renewed) if renewed else TOLERANCE
+    if not holder:
+        yield Finding("operator", "problem", "no operator leads: status is not written", "start it, or read its log")
+    elif late > timedelta(seconds=spec.get("leaseDurationSeconds", 0)) + TOLERANCE:
+        found = f"{holder} leads, and last renewed its lease at {renewed}"
+        yield Finding("operator", "problem", found, "start the operator, or read its log")
+    else:
+        yield Finding("operator", "ok", f"{holder} leads")
+
+
+def _baselines(connection: Connection, _namespace: str) -> Iterator[Finding]:
+    items = connection.kubectl.get("baselines", everywhere=True)
+    yield Finding("baselines", "ok", f"{len(items)} in the cluster")
+    yield from _stalled("baselines", items)
+    for item in items:
+        for condition in take(item, "status.conditions") or ():
+            if condition["type"] == "ConsolidationPaused" and condition["status"] == "True":
+                yield Finding("baselines", "ok", f"{_name(item)} is paused: {condition['message']}")
+
+
+def _branches(connection: Connection, _namespace: str) -> Iterator[Finding]:
+    items = connection.kubectl.get("branches", everywhere=True)
+    yield Finding("branches", "ok", f"{len(items)} in the cluster")
+    yield from _stalled("branches", items)
+
+
+def _jobs(connection: Connection, _namespace: str) -> Iterator[Finding]:
+    items = connection.kubectl.get("consolidationjobs", everywhere=True)
+    waiting = [item for item in items if take(item, "status.state") == "awaiting_review"]
+    yield Finding("jobs", "ok", f"{len(items)} in the cluster, {len(waiting)} await review")
+    yield from _stalled("jobs", items)
+
+
+def _stalled(check: str, items: list[dict[str, Any]]) -> Iterator[Finding]:
+    for item in items:
+        status = item.get("status", {})
+        true = {each["type"]: each for each in status.get("conditions", ()) if each["status"] == "True"}
+        if condition := true.get("Failed") or true.get("Stalled"):
+            yield Finding(check, "problem", f"{_name(item)}: {condition['reason']}", condition["message"])
+        if status.get("observedGeneration", -1) < item["metadata"]["generation"]:
+            found = f"{_name(item)}: its newest spec was not seen yet"
+            yield Finding(check, "problem", found, "see whether the operator runs; read its log")
+
+
+def _name(item: dict[str, Any]) -> str:
+    return f"{item['metadata']['namespace']}/{item['metadata']['name']}"
