@@ -128,7 +128,7 @@ def _of_documents(files: dict[str, bytes]) -> list[ImportRecord]:
     records: dict[str, ImportRecord] = {}
     places: dict[str, str] = {}
     for name, data in files.items():
-        locator = import_locator(name, data)
+        locator = import_locator(name, sha256(data))
         for document in split(name, data):
             if document.visibility == "private":
                 continue
