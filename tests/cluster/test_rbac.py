@@ -20,6 +20,7 @@ VIRTUAL = {
     ("baselines/archives", "create"),
     ("baselines/fork", "create"),
     ("baselines/policy", "update"),
+    ("baselines/adopt", "update"),
     ("branches/data", "update"),
     ("scopes", "read"),
     ("scopes", "write"),

@@ -35,6 +35,7 @@ WITHOUT_LINE = {
         "resources that have no line yet": (
             "waiting.upsert",
             "waiting.delete",
+            "waiting.settle",
             "waiting.get",
             "waiting.due",
             "waiting.wake",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-ConditionType = Literal["Reconciling", "Stalled", "ImportChanged", "ConsolidationPaused", "ReviewGuardMissing"]
+ConditionType = Literal[
+    "Reconciling", "Stalled", "ImportChanged", "ImportMissing", "ConsolidationPaused", "ReviewGuardMissing"
+]
 
 
 @dataclass(frozen=True, slots=True)

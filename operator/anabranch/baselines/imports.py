@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from anabranch.baselines import changes
 from anabranch.baselines.conditions import Condition
 from anabranch.baselines.sources import ArchiveMissingError, ConfigMapMissingError, open_source
+from anabranch.model.canonical import hash_bytes
 from anabranch.model.errors import AnabranchError, ConflictError, UnavailableError
 from anabranch.store import importing, jobs, lines
 
@@ -35,7 +36,10 @@ async def follow(db: Database, kube: KubeClient, *, line: str, resource: Baselin
     except (ArchiveMissingError, ConfigMapMissingError) as error:
         async with db.connection() as conn:
             await lines.set_due(conn, line=line, delay=_LOOK_AGAIN)
-        return [Condition("Reconciling", error.code, str(error))]
+            started = (await lines.head(conn, line)).head_generation > 0
+        if not started or isinstance(error, ArchiveMissingError):
+            return [Condition("Reconciling", error.code, str(error))]
+        found = [Condition("ImportMissing", error.code, f"{error} What was imported before stays.")]
     except UnavailableError:
         raise
     except AnabranchError as error:
@@ -55,6 +59,9 @@ async def _follow(db: Database, kube: KubeClient, *, line: str, resource: Baseli
     started = state.head.head_generation > 0
     if resource.spec.import_ is None or state.head.suspended:
         return [] if started else [_not_yet(resource)]
+    archive = resource.spec.import_.archive
+    if archive is not None and hash_bytes(archive.digest) == state.line.import_digest:
+        return []  # whether the bytes are still there or not
     source = await open_source(db, kube, line=line, resource=resource)
     if source is None or source.digest == state.line.import_digest:
         return []

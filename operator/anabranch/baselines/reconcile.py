@@ -9,17 +9,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from anabranch.baselines import imports, pinning
+from anabranch.baselines import finalizer, imports, pinning, taking_up
 from anabranch.baselines.conditions import Condition
+from anabranch.branches import waits
 from anabranch.kube.kinds import NAMESPACE
 from anabranch.store import jobs, lines, waiting
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from anabranch.kube.client import KubeClient
     from anabranch.kube.guard import ReviewGuard
     from anabranch.model.crd import BaselineResource
-    from anabranch.store.database import Database
-    from anabranch.store.lines import HeadRow
+    from anabranch.store.database import Connection, Database
+    from anabranch.store.lines import HeadRow, LineState
 
 
 async def reconcile(db: Database, resource: BaselineResource, *, kube: KubeClient, guard: ReviewGuard) -> None:
@@ -28,20 +31,25 @@ async def reconcile(db: Database, resource: BaselineResource, *, kube: KubeClien
     Args:
         db: The store.
         resource: As read from the API server.
-        kube: Reads its namespace and its ConfigMap.
-        guard: Tells whether reviews in resources can be trusted.
+        kube: Reads its namespace and its ConfigMap, and writes its finalizer.
+        guard: Tells whether what admission is to check in resources can be trusted.
 
     Raises:
         UnavailableError: If Postgres or the API server cannot be reached.
     """
+    await finalizer.follow_policy(kube, resource)
     namespace = await kube.get(NAMESPACE, name=resource.namespace)
-    line = await _keep_spec(db, resource, namespace_uid=namespace["metadata"]["uid"])
+    gaps = await guard.gaps()
+    line, refusal = await _take_up(db, resource, namespace_uid=namespace["metadata"]["uid"], gaps=gaps)
+    if line is None:
+        return
     conditions = [
+        *refusal,
         *await imports.follow(db, kube, line=line, resource=resource),
         *await pinning.follow_pin(db, line=line, pin=resource.spec.pin),
         *await pinning.follow_restore(db, line=line, restore=resource.spec.restore),
     ]
-    if gaps := await guard.gaps():
+    if gaps:
         conditions.append(Condition("ReviewGuardMissing", "PolicyMissing", " ".join(gaps)))
     async with db.transaction() as conn:
         head = await lines.head(conn, line)
@@ -70,25 +78,38 @@ async def forget(db: Database, *, namespace: str, name: str, uid: str) -> None:
             await lines.mark_deleted(conn, line=state.line.line, uid=uid)
 
 
-async def _keep_spec(db: Database, resource: BaselineResource, *, namespace_uid: str) -> str:
-    """Take the line up, with the policy that the following steps and all jobs go by; the line's id."""
-    policy = _policy(resource)
+async def _take_up(
+    db: Database, resource: BaselineResource, *, namespace_uid: str, gaps: Sequence[str]
+) -> tuple[str | None, list[Condition]]:
+    """Take the line up, with the policy that the following steps and all jobs go by.
+
+    Returns:
+        The line's id, and what is to be said about it. None: the Baseline waits for somebody to name one.
+    """
     async with db.transaction() as conn:
-        state = await lines.adopt_or_create(
-            conn, namespace=resource.namespace, namespace_uid=namespace_uid, name=resource.name, uid=resource.uid
-        )
-        line = state.line.line
-        await lines.save_spec(
-            conn,
-            line=line,
-            observed_generation=state.line.observed_generation,
-            policy=policy,
-            suspended=resource.spec.suspend,
-        )
-        if state.line.policy != policy:
-            # What waits may need fewer reviewers now.
-            await jobs.wake_waiting(conn, line=line)
-    return line
+        state, refusal = await taking_up.take_up(conn, resource, namespace_uid=namespace_uid, gaps=gaps)
+        if state is not None:
+            # With the line, not after it: no job may go on under the policy of whoever had it before.
+            await _keep_policy(conn, resource, state)
+            return state.line.line, refusal
+    needs = (resource.namespace, resource.name)
+    for condition in refusal:
+        await waits.stall(db, resource, reason=condition.reason, message=condition.message, needs=needs)
+    return None, refusal
+
+
+async def _keep_policy(conn: Connection, resource: BaselineResource, state: LineState) -> None:
+    policy = _policy(resource)
+    await lines.save_spec(
+        conn,
+        line=state.line.line,
+        observed_generation=state.line.observed_generation,
+        policy=policy,
+        suspended=resource.spec.suspend,
+    )
+    if state.line.policy != policy:
+        # What waits may need fewer reviewers now.
+        await jobs.wake_waiting(conn, line=state.line.line)
 
 
 def _policy(resource: BaselineResource) -> dict[str, Any]:

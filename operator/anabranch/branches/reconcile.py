@@ -13,7 +13,7 @@ from anabranch.branches import waits
 from anabranch.identity import Caller, grants
 from anabranch.model.errors import GoneError, NotFoundError
 from anabranch.model.ids import LineId, new_branch_id, new_run_id
-from anabranch.store import agents, branches, lines, waiting
+from anabranch.store import agents, branches, lines, purging, waiting
 
 if TYPE_CHECKING:
     from anabranch.identity import Grants
@@ -36,6 +36,8 @@ async def reconcile(db: Database, resource: BranchResource, *, grants: Grants) -
     """
     async with db.connection() as conn:
         branch = await branches.by_uid(conn, namespace=resource.namespace, name=resource.name, uid=resource.uid)
+    if (branch is None or branch.deleted_at is not None) and await waits.stays_orphaned(db, resource):
+        return
     if branch is None:
         branch = await _fork(db, resource, grants)
     if branch is None:
@@ -49,7 +51,7 @@ async def reconcile(db: Database, resource: BranchResource, *, grants: Grants) -
             task=resource.spec.task,
             sharing_policy=_sharing_policy(resource),
         )
-        await waiting.delete(conn, namespace=resource.namespace, kind="Branch", name=resource.name)
+        await waits.settle(conn, resource)
         # Jobs that a person applied before the branch was there.
         await waiting.wake(conn, needs_namespace=resource.namespace, needs_name=resource.name)
     db.notify("work")
@@ -124,7 +126,7 @@ async def _fork_from(db: Database, resource: BranchResource, state: LineState) -
     spec = resource.spec
     try:
         async with db.connection() as conn:
-            return await branches.fork(
+            branch = await branches.fork(
                 conn,
                 line=line,
                 branch_id=new_branch_id(line),
@@ -140,9 +142,16 @@ async def _fork_from(db: Database, resource: BranchResource, state: LineState) -
                 sharing_policy=_sharing_policy(resource),
                 generation=spec.baseline_ref.generation,
             )
+            # A deletion that came in between has not seen the branch; one that comes now does.
+            stands = await purging.stands(conn, line=line)
     except (NotFoundError, GoneError) as error:
         await waits.stall(db, resource, reason="GenerationUnavailable", message=str(error), needs=resource.baseline)
         return None
+    if not stands:
+        message = purging.farewell(*resource.baseline)
+        await waits.stall(db, resource, reason=purging.BASELINE_DELETED, message=message, needs=resource.baseline)
+        return None
+    return branch
 
 
 def _sharing_policy(resource: BranchResource) -> dict[str, Any]:

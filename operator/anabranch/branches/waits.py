@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from anabranch.domain.backoff import delay
 from anabranch.store import waiting
+from anabranch.store.purging import BASELINE_DELETED
 
 if TYPE_CHECKING:
     from anabranch.model.crd import Resource
-    from anabranch.store.database import Database
+    from anabranch.store.database import Connection, Database
     from anabranch.store.waiting import Kind
 
 _LONGEST_SECONDS: Final = 30.0
@@ -36,6 +37,32 @@ async def wait(db: Database, resource: Resource[Any], *, reason: str, message: s
     attempt = before.attempt + 1 if before is not None and before.uid == resource.uid else 1
     seconds = delay(attempt, chance=random.random(), limit=_LONGEST_SECONDS)  # noqa: S311  (jitter)
     await _note(db, resource, "Reconciling", reason, message, needs=needs, due_in=timedelta(seconds=seconds))
+
+
+async def settle(conn: Connection, resource: Resource[Any]) -> None:
+    """Note that a resource waits for nothing, unless its Baseline was deleted with its data a moment ago."""
+    await waiting.settle(
+        conn,
+        namespace=resource.namespace,
+        kind=_kind(resource),
+        name=resource.name,
+        uid=resource.uid,
+        final=BASELINE_DELETED,
+    )
+
+
+async def stays_orphaned(db: Database, resource: Resource[Any]) -> bool:
+    """Whether the Baseline of a resource was deleted together with its data.
+
+    It does not begin anew on a namesake: what its agent, or its reviewers, had in hand was another history.
+    """
+    async with db.connection() as conn:
+        row = await waiting.get(conn, namespace=resource.namespace, kind=_kind(resource), name=resource.name)
+    if row is None or row.uid != resource.uid or row.reason != BASELINE_DELETED:
+        return False
+    needs = (row.needs_namespace, row.needs_name)
+    await stall(db, resource, reason=row.reason, message=row.message, needs=needs)  # of a newer spec, perhaps
+    return True
 
 
 async def stall(db: Database, resource: Resource[Any], *, reason: str, message: str, needs: tuple[str, str]) -> None:

@@ -39,6 +39,8 @@ async def reconcile(db: Database, resource: ConsolidationJobResource, *, guard: 
     """
     async with db.connection() as conn:
         job = await jobs.by_name(conn, namespace=resource.namespace, name=resource.name)
+    if (job is None or job.deleted_at is not None) and await waits.stays_orphaned(db, resource):
+        return
     if job is None or (job.uid != resource.uid and not _fits(job, resource)):
         job = await _register(db, resource)
         if job is None:
@@ -55,7 +57,7 @@ async def reconcile(db: Database, resource: ConsolidationJobResource, *, guard: 
             lease_seconds=int(resource.spec.lease_duration.total_seconds()),
             retry_limit=resource.spec.retry_limit,
         )
-        await waiting.delete(conn, namespace=resource.namespace, kind=KIND, name=resource.name)
+        await waits.settle(conn, resource)
     if await guard.gaps():
         return
     if await _take_reviews(db, job, resource):

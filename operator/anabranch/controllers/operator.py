@@ -27,6 +27,7 @@ from anabranch.controllers.announcer import Announcer
 from anabranch.controllers.bell import Bell
 from anabranch.controllers.births import Births
 from anabranch.controllers.configmaps import ConfigMapFollower
+from anabranch.controllers.deletions import Deletions
 from anabranch.controllers.guarding import GuardFollower
 from anabranch.controllers.health import Health
 from anabranch.controllers.projector import Projector
@@ -89,7 +90,10 @@ class _Process:
         self._status_bell = Bell()
         guard = ReviewGuard(kube)
         self._reconciler = Reconciler(
-            controllers(db, kube=kube, grants=grants, guard=guard), db=db, kube=kube, changed=self._ring
+            controllers(db, kube=kube, grants=grants, guard=guard, tell=self._announcer.tell),
+            db=db,
+            kube=kube,
+            changed=self._ring,
         )
         self._projector = Projector(
             db,
@@ -113,6 +117,7 @@ class _Process:
                 Visits(db, self._reconciler),
                 Births(db, kube, announcer=self._announcer, changed=self._ring),
                 Chore("batches", self._make_jobs),
+                Deletions(db, self._reconciler),
             ]
         )
         self._guard = GuardFollower(guard, self._reconciler)

@@ -52,12 +52,16 @@ class Controller:
         resource: Its parsed form.
         reconcile: Brings Postgres in line with the spec; idempotent.
         forget: Notes that the resource of a uid is gone; idempotent.
+        needs_visit: Whether an object, in its JSON form, is to be looked at though its spec has not changed.
+        release: Lets go of an object that is being deleted; called with its JSON form while `needs_visit`.
     """
 
     kind: Kind
     resource: type[Resource[Any]]
     reconcile: Callable[[Any], Awaitable[None]]
     forget: Callable[[Key, str], Awaitable[None]]
+    needs_visit: Callable[[Mapping[str, Any]], bool] = lambda _body: False
+    release: Callable[[Mapping[str, Any]], Awaitable[None]] | None = None
 
 
 class Reconciler:
@@ -82,6 +86,11 @@ class Reconciler:
         self._failures: dict[Key, int] = {}
         self._retries: dict[Key, asyncio.Task[None]] = {}
         self._newest: dict[str, int] = {}
+
+    async def noticed(self, kind: OwnName, body: Mapping[str, Any]) -> None:
+        """See to an object that was touched in whatever way, if it needs more than its spec tells; never fails."""
+        if self._controllers[kind].needs_visit(body):
+            await self.seen(kind, body)
 
     async def seen(self, kind: OwnName, body: Mapping[str, Any]) -> None:
         """Reconcile an object in the state that the watch shows; never fails, but tries again later."""
@@ -151,9 +160,13 @@ class Reconciler:
 
     async def _reconcile(self, key: Key, body: Mapping[str, Any]) -> None:
         uid, generation = body["metadata"]["uid"], body["metadata"]["generation"]
-        if body["metadata"].get("deletionTimestamp") or generation < self._newest.get(uid, 0):
-            return  # about to go, or older than what was reconciled already: watches lag behind reads
         controller = self._controllers[key.kind]
+        if body["metadata"].get("deletionTimestamp"):
+            if controller.release is not None and controller.needs_visit(body):
+                await controller.release(body)
+            return
+        if generation < self._newest.get(uid, 0):
+            return  # older than what was reconciled already: watches lag behind reads
         try:
             resource = controller.resource.parse(body)
         except InvalidInputError as error:

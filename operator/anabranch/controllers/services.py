@@ -5,17 +5,19 @@ The one place where the controllers and the services meet; everything above it k
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from anabranch.baselines import deletion, finalizer
 from anabranch.baselines import reconcile as baselines
 from anabranch.branches import reconcile as branches
 from anabranch.consolidation import jobs
 from anabranch.controllers.reconciler import Controller, Key
+from anabranch.kube.events import ObjectRef, Occurrence
 from anabranch.kube.kinds import BASELINE, BRANCH, JOB
 from anabranch.model.crd import BaselineResource, BranchResource, ConsolidationJobResource
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from anabranch.identity import Grants
     from anabranch.kube.client import KubeClient
@@ -24,7 +26,14 @@ if TYPE_CHECKING:
     from anabranch.store.database import Database
 
 
-def controllers(db: Database, *, kube: KubeClient, grants: Grants, guard: ReviewGuard) -> Mapping[OwnName, Controller]:
+def controllers(
+    db: Database,
+    *,
+    kube: KubeClient,
+    grants: Grants,
+    guard: ReviewGuard,
+    tell: Callable[[ObjectRef, Occurrence], None],
+) -> Mapping[OwnName, Controller]:
     """A controller for each kind.
 
     Args:
@@ -32,6 +41,7 @@ def controllers(db: Database, *, kube: KubeClient, grants: Grants, guard: Review
         kube: To the API server.
         grants: Asked on agents' behalf.
         guard: Whether reviews on resources count.
+        tell: Sends an Event.
     """
 
     async def reconcile_baseline(resource: BaselineResource) -> None:
@@ -46,6 +56,13 @@ def controllers(db: Database, *, kube: KubeClient, grants: Grants, guard: Review
     async def forget_baseline(key: Key, uid: str) -> None:
         await baselines.forget(db, namespace=key.namespace, name=key.name, uid=uid)
 
+    async def release_baseline(body: Mapping[str, Any]) -> None:
+        metadata = body["metadata"]
+        ending = await deletion.release(db, body, kube=kube)
+        if ending.note:
+            about = ObjectRef(BASELINE, metadata["namespace"], metadata["name"], metadata["uid"])
+            tell(about, Occurrence(ending.reason, ending.note, key=metadata["uid"]))
+
     async def forget_branch(key: Key, uid: str) -> None:
         await branches.forget(db, namespace=key.namespace, name=key.name, uid=uid)
 
@@ -53,7 +70,14 @@ def controllers(db: Database, *, kube: KubeClient, grants: Grants, guard: Review
         await jobs.forget(db, namespace=key.namespace, name=key.name, uid=uid)
 
     return {
-        "Baseline": Controller(BASELINE, BaselineResource, reconcile_baseline, forget_baseline),
+        "Baseline": Controller(
+            BASELINE,
+            BaselineResource,
+            reconcile_baseline,
+            forget_baseline,
+            needs_visit=finalizer.needs_visit,
+            release=release_baseline,
+        ),
         "Branch": Controller(BRANCH, BranchResource, reconcile_branch, forget_branch),
         "ConsolidationJob": Controller(JOB, ConsolidationJobResource, reconcile_job, forget_job),
     }

@@ -97,6 +97,7 @@ def registry(
                 await reconciler.gone(Key(kind, metadata["namespace"], metadata["name"]), metadata["uid"])
             else:
                 observe(kind, body)
+                await reconciler.noticed(kind, body)
 
         @kopf.on.create(GROUP, VERSION, plural, registry=found)
         @kopf.on.update(GROUP, VERSION, plural, registry=found)

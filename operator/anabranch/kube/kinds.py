@@ -51,6 +51,7 @@ LEASE: Final = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 EVENT: Final = Kind("events.k8s.io", "v1", "Event", "events")
 TOKEN_REVIEW: Final = Kind("authentication.k8s.io", "v1", "TokenReview", "tokenreviews")
 ACCESS_REVIEW: Final = Kind("authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews")
+DEFINITION: Final = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions")
 POLICY: Final = Kind("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies")
 POLICY_BINDING: Final = Kind(
     "admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"

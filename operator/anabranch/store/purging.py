@@ -88,15 +88,26 @@ async def condemn(conn: Connection, *, uid: str, namespace: str, name: str) -> s
     if await _sql.condemn(conn, line=line) is None:
         return line
     await _sql.pause(conn, line=line)
-    message = (
-        f"The Baseline {namespace}/{name} was deleted together with its data, as its deletionPolicy said."
-        " Nothing is left of this: delete the resource too."
-    )
+    message = farewell(namespace, name)
     await _sql.stall_branches(conn, line=line, reason=BASELINE_DELETED, message=message)
     await _sql.stall_jobs(conn, line=line, reason=BASELINE_DELETED, message=message)
     await _sql.end_branches(conn, line=line)
     await _sql.end_jobs(conn, line=line)
     return line
+
+
+def farewell(namespace: str, name: str) -> str:
+    """What the resources of a Baseline's branches and jobs say once it was deleted with its data."""
+    return (
+        f"The Baseline {namespace}/{name} was deleted together with its data, as its deletionPolicy said."
+        " Nothing is left of this: delete the resource too."
+    )
+
+
+async def stands(conn: Connection, *, line: str) -> bool:
+    """Whether a line is there and not condemned."""
+    found: bool = await _sql.stands(conn, line=line)
+    return found
 
 
 async def claim(conn: Connection, *, hold: timedelta) -> Condemned | None:

@@ -109,6 +109,22 @@ async def delete(conn: Connection, *, namespace: str, kind: Kind, name: str, uid
     await _sql.delete(conn, namespace=namespace, kind=kind, name=name, uid=uid)
 
 
+async def settle(  # noqa: PLR0913  (what identifies it, and what is final)
+    conn: Connection, *, namespace: str, kind: Kind, name: str, uid: str, final: str
+) -> None:
+    """A resource has what it waited for, and what another one of its name waited for is over too.
+
+    Args:
+        conn: A connection.
+        namespace: Of the resource.
+        kind: Of the resource.
+        name: Of the resource.
+        uid: Of the resource.
+        final: A reason that never ends by itself: a wait of this very resource for it stays.
+    """
+    await _sql.settle(conn, namespace=namespace, kind=kind, name=name, uid=uid, final=final)
+
+
 async def get(conn: Connection, *, namespace: str, kind: Kind, name: str) -> WaitingRow | None:
     """What a resource waits for; None when it does not."""
     row = await _sql.get(conn, namespace=namespace, kind=kind, name=name)

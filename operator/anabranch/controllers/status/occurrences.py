@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from anabranch.store.manifests import ManifestRow
 
 _MADE: Final = {"import": "Imported", "publication": "Published", "restore": "Restored"}
+_ALARMING: Final = {"Stalled", "ImportMissing"}
 _PHASES: Final[dict[str, tuple[str, Literal["Normal", "Warning"]]]] = {
     "Completed": ("The run is completed, and all its findings are in.", "Normal"),
     "Stale": ("The agent has not been heard of.", "Warning"),
@@ -44,7 +45,7 @@ def occurrences(
             told = _of_branch(before, status)
         case "ConsolidationJob":
             told = _of_job(before, status)
-    return [*told, *_stalled(before, status)]
+    return [*told, *_warnings(before, status)]
 
 
 def _of_baseline(before: Seen, status: dict[str, Any], manifests: Iterable[ManifestRow]) -> Iterator[Occurrence]:
@@ -73,7 +74,7 @@ def _of_branch(before: Seen, status: dict[str, Any]) -> Iterator[Occurrence]:
         yield Occurrence("Forked", f"Forked from generation {status['parent']['generation']}.", key=status["branchId"])
     if phase in _PHASES and before.marks.get("phase") != phase:
         note, kind = _PHASES[phase]
-        yield Occurrence(str(phase), note, key=f"{status['branchId']} {phase}", type=kind)
+        yield Occurrence(str(phase), note, key=f"{status.get('branchId')} {phase}", type=kind)
 
 
 def _of_job(before: Seen, status: dict[str, Any]) -> Iterator[Occurrence]:
@@ -92,9 +93,9 @@ def _of_job(before: Seen, status: dict[str, Any]) -> Iterator[Occurrence]:
         yield Occurrence(reason, status.get("lastError") or "The attempt failed.", key=key, type="Warning")
 
 
-def _stalled(before: Seen, status: dict[str, Any]) -> Iterator[Occurrence]:
+def _warnings(before: Seen, status: dict[str, Any]) -> Iterator[Occurrence]:
     for condition in status["conditions"]:
         known = before.conditions.get(condition["type"])
-        if condition["type"] == "Stalled" and (known is None or known.reason != condition["reason"]):
+        if condition["type"] in _ALARMING and (known is None or known.reason != condition["reason"]):
             key = f"{condition.get('observedGeneration')} {condition['lastTransitionTime']}"
             yield Occurrence(condition["reason"], condition["message"], key=key, type="Warning")

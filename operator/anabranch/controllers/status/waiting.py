@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.controllers.status.conditions import Draft, Seen, dated
+from anabranch.store.purging import BASELINE_DELETED
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from anabranch.store.waiting import WaitingRow
+
+
+_ENDED: Final = {"Completed", "Denied"}
+"""How runs may have ended before their Baseline was deleted with its data."""
 
 
 def waiting_status(row: WaitingRow, *, seen: Seen, now: datetime) -> dict[str, Any]:
@@ -34,6 +39,8 @@ def waiting_status(row: WaitingRow, *, seen: Seen, now: datetime) -> dict[str, A
         "observedGeneration": row.observed_generation,
         "conditions": [condition.model_dump(mode="json", by_alias=True, exclude_none=True) for condition in conditions],
     }
-    if row.kind == "Branch" and "phase" not in seen.marks:
+    if row.kind == "Branch" and row.reason == BASELINE_DELETED and seen.marks.get("phase") not in _ENDED:
+        status["phase"] = "Expired"
+    elif row.kind == "Branch" and "phase" not in seen.marks:
         status["phase"] = "Pending"
     return status

@@ -140,6 +140,14 @@ class BaselineLimits(Spec):
     """Largest batch of findings that a branch may submit, in bytes of canonical JSON."""
 
 
+class Adoption(Spec):
+    """The line that a namespace of this name left behind when it was deleted."""
+
+    line_id: Annotated[Id, StringConstraints(pattern=r"^ln_[0-9a-z]{26}$")]
+    """Id of the line, as the condition Stalled names it. It must have been a Baseline's of this name, in a namespace
+    of this name."""
+
+
 class BaselineSpec(Spec):
     """What the Baseline shall be."""
 
@@ -181,6 +189,15 @@ class BaselineSpec(Spec):
 
     limits: BaselineLimits = BaselineLimits()
     """Bounds of this Baseline, below those of the installation."""
+
+    deletion_policy: Literal["Retain", "Delete"] = "Retain"
+    """What becomes of the data when this resource is deleted. Retain: all of it stays, and a Baseline of this name in
+    this namespace goes on from it. Delete: manifests, records, branches and jobs are deleted with it, for good; until
+    they are gone, a finalizer keeps the resource."""
+
+    adopt: Adoption | None = None
+    """Take up a line that was left behind when this namespace was deleted and made again. Setting it needs the verb
+    `update` on `baselines/adopt`."""
 
 
 class ManifestSummary(Report):

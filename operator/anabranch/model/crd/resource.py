@@ -33,6 +33,7 @@ class Resource(Generic[SpecT]):
     uid: str
     generation: int
     spec: SpecT
+    finalizers: tuple[str, ...] = ()
     deletion_timestamp: datetime | None = None
 
     @classmethod
@@ -59,6 +60,7 @@ class Resource(Generic[SpecT]):
             uid=metadata["uid"],
             generation=metadata["generation"],
             spec=spec,
+            finalizers=tuple(metadata.get("finalizers") or ()),
             deletion_timestamp=datetime.fromisoformat(deleted) if deleted else None,
         )
 

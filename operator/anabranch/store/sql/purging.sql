@@ -4,6 +4,10 @@ SELECT line FROM lines WHERE namespace = :namespace AND name = :name AND uid = :
 ORDER BY created_at DESC
 LIMIT 1;
 
+-- name: stands(line)$
+-- Whether a line is there and not condemned.
+SELECT EXISTS (SELECT FROM lines WHERE line = :line AND condemned_at IS NULL);
+
 -- name: condemn(line)$
 -- Give a line up: it is due to be deleted. None if it was before.
 UPDATE lines

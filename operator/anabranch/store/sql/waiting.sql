@@ -21,6 +21,11 @@ RETURNING *;
 DELETE FROM waiting
 WHERE namespace = :namespace AND kind = :kind AND name = :name AND (:uid::text IS NULL OR uid = :uid);
 
+-- name: settle(namespace, kind, name, uid, final)!
+-- It waits no more, and neither does another one that had its name; but what is final for it stays.
+DELETE FROM waiting
+WHERE namespace = :namespace AND kind = :kind AND name = :name AND NOT (uid = :uid AND reason = :final);
+
 -- name: get(namespace, kind, name)^
 -- What a resource waits for.
 SELECT * FROM waiting WHERE namespace = :namespace AND kind = :kind AND name = :name;
