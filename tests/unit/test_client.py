@@ -208,6 +208,12 @@ async def test_members_that_a_newer_api_adds_are_left_out(api, client):
     assert (await client.get_private("ns", "br", "k")).key == "k"
 
 
+async def test_an_answer_of_another_shape_is_an_error_with_words(api, client):
+    api.says({**PRIVATE, "revision": -1})
+    with pytest.raises(AnabranchError, match=r"no PrivateRecord: revision: .*client of the API's release"):
+        await client.get_private("ns", "br", "k")
+
+
 async def test_a_list_is_read_to_its_last_page(api, client):
     api.says({"items": [PRIVATE], "next_cursor": "c1"}, {"items": [], "next_cursor": "c2"})
     api.says({"items": [PRIVATE], "next_cursor": None})
@@ -249,7 +255,9 @@ async def test_an_archive_is_sent_in_pieces_and_begun_anew_after_a_failure(api, 
     file.write_bytes(body)
     digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
     api.says(problem(404, "NotFound"), problem(503, "Unavailable"), STATE)
-    assert (await client.upload_archive("ns", "kb", file, digest)).size == 3
+    sent = []
+    assert (await client.upload_archive("ns", "kb", file, digest, progress=sent.append)).size == 3
+    assert sent[-1] == file.stat().st_size
     assert [seen.method for seen in api.seen] == ["GET", "PUT", "PUT"]
     assert api.seen[1].body == api.seen[2].body == body
     api.says(STATE)

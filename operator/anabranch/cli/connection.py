@@ -7,7 +7,7 @@ that they are allowed to (``--service-account``): it lives for an hour, and read
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -40,7 +40,7 @@ class Connection:
 
     kubectl: Kubectl
     url: str | None = None
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     token_file: Path | None = None
     service_account: str | None = None
     audience: str | None = None

@@ -64,8 +64,11 @@ def diff(before: Sequence[str], after: Sequence[str], *, context: int | None = C
 
 def _unchanged(lines: Sequence[str], context: int | None, *, first: bool, last: bool) -> Iterator[str]:
     """Unchanged lines, those that are far from every change left out."""
+    if context is None:
+        yield from (f"  {line}" for line in lines)
+        return
     head, tail = (0 if first else context), (0 if last else context)
-    if head is None or tail is None or len(lines) <= head + tail + 1:
+    if len(lines) <= head + tail + 1:
         yield from (f"  {line}" for line in lines)
         return
     yield from (f"  {line}" for line in lines[:head])

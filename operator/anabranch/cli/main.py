@@ -36,10 +36,14 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "completion": ("anabranch.cli.completion:command", "Print the script that completes commands in a shell."),
 }
 
+EXTRAS: Final = {"demo": "dev", "dev": "dev", "migrate": "store", "operator": "operator", "api": "api"}
+"""What an agent's plain installation lacks, by the command that needs it."""
+
 
 @click.group(
     cls=LazyGroup,
     lazy=COMMANDS,
+    extras=EXTRAS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.version_option(__version__, prog_name="anabranch")
