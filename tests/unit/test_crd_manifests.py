@@ -77,7 +77,8 @@ def test_the_whole_guard_has_no_gaps(live):
 
 
 @pytest.mark.parametrize(
-    "name", ["anabranch-job-reviews", "anabranch-job-origin", "anabranch-baseline-policy", "anabranch-baseline-adoption"]
+    "name",
+    ["anabranch-job-reviews", "anabranch-job-origin", "anabranch-baseline-policy", "anabranch-baseline-adoption"],
 )
 def test_an_absent_policy_is_a_gap(live, name):
     policies, _ = live
