@@ -94,6 +94,10 @@ async def a_life(world, *, name="facts", run="run"):
             conn, run_id=branch.run_id, content_hash=sha256(b"c"), body=b"c", last_submitted_sequence=3, **where
         )
     await restoring.restore(world.db, line=line, generation=1, restore_id="back")
+    async with world.db.connection() as conn:  # what retention leaves when it is killed half-way
+        await conn.execute("INSERT INTO pruned_manifests VALUES ($1, 9, 'bl', 'root', 9, now())", line)
+        await conn.execute("INSERT INTO released_hashes VALUES ($1, 'hash')", line)
+        await conn.execute("INSERT INTO import_base VALUES ($1, 'a', 'shared', 'hash', 1)", line)
     await archive(world.db, line)
     return line, branch, held
 

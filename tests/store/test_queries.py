@@ -25,6 +25,7 @@ WITHOUT_LINE = {
         ),
         "a queue: what is due in any line, by an index of its own": (
             "lines.claim_due",
+            "retention.claim",
             "leases.claim",
             "purging.claim",
             "batches.unassigned",
@@ -48,6 +49,7 @@ WITHOUT_LINE = {
         "settings of one transaction, or temporary tables of its own": (
             "importing.be_patient",
             "trie.relax",
+            "retention.be_patient",
             "restoring.be_patient",
             "restoring.make_stage",
             "restoring.staged",

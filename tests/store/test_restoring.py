@@ -9,7 +9,7 @@ from tests.store import building
 from tests.store.building import version
 
 from anabranch.model.errors import GoneError, NotFoundError
-from anabranch.store import events, lines, manifests, records, restoring, trie
+from anabranch.store import events, lines, manifests, pruning, records, restoring, trie
 
 CONTENTS = {f"key-{number}": number for number in range(80)}
 
@@ -185,16 +185,25 @@ async def test_a_pruned_or_unknown_generation_cannot_be_restored(db, line):
             await restoring.restore(db, line=line, generation=generation, restore_id="first")
 
 
-async def test_a_generation_that_is_pruned_meanwhile_cannot_be_restored(db, line, monkeypatch):
+async def test_a_generation_that_is_being_restored_is_not_pruned_meanwhile(db, line, monkeypatch):
     stage = restoring._stage
+    pruned = []
 
     async def stage_and_prune(conn, *, head, generation):
         result = await stage(conn, head=head, generation=generation)
-        async with db.connection() as other:
-            await other.execute("DELETE FROM manifests WHERE line = $1 AND generation = 1", line)
+        async with db.transaction() as other:
+            pruned.extend(await pruning.drop(other, line=line, generations=[1, 2]))
         return result
 
     monkeypatch.setattr(restoring, "_stage", stage_and_prune)
-    with pytest.raises(GoneError):
+    assert (await restoring.restore(db, line=line, generation=1, restore_id="first")).generation == 5
+    assert pruned == [2]
+    assert await building.snapshot(db, line) == CONTENTS
+
+
+async def test_a_generation_that_was_pruned_cannot_be_restored(db, line):
+    async with db.transaction() as conn:
+        assert await pruning.drop(conn, line=line, generations=[1]) == [1]
+    with pytest.raises(GoneError, match="Generation 1 was removed by retention"):
         await restoring.restore(db, line=line, generation=1, restore_id="first")
     assert (await head_of(db, line)).head_generation == 4

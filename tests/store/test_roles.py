@@ -7,7 +7,8 @@ import pytest
 
 PUBLISHED = (
     "record_versions", "manifests", "trie_nodes", "events", "contents", "facts", "publications", "line_heads",
-    "line_scopes", "restores", "candidates", "transitions", "waiting", "agents",
+    "line_scopes", "restores", "candidates", "transitions", "waiting", "agents", "pruned_manifests",
+    "released_hashes", "import_base",
 )  # fmt: skip
 RECEIVED = ("batches", "evidence", "private_records", "completions", "archives", "archive_chunks")
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from anabranch.domain.facts import Fact
 from anabranch.domain.trie import NULL_HASH
-from anabranch.model.errors import GoneError, TooLargeError
+from anabranch.model.errors import TooLargeError
 from anabranch.model.ids import LineId, new_candidate_id
 from anabranch.model.limits import BATCH_CHANGES
-from anabranch.store import candidates, contents, database, lines, openings, records
+from anabranch.store import candidates, contents, database, import_base, lines, openings, records
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 AUTHOR: Final = "anabranch:import"
 """The author of what an import proposes: nobody's username, so that every reviewer is another."""
 
-_FIRST_IMPORT: Final = 1
 _PAGE: Final = 500
 _BYTES: Final = 64 << 20
 
@@ -43,12 +42,6 @@ class ImportTooDifferentError(TooLargeError):
     """The source differs in more records than one review can hold."""
 
     code = "ImportTooDifferent"
-
-
-class ImportBasePrunedError(GoneError):
-    """What the source said at first is not retained any more, so it cannot be told what has changed in it."""
-
-    code = "ImportBasePruned"
 
 
 class _OvertakenError(Exception):
@@ -85,7 +78,6 @@ async def propose(db: Database, *, state: LineState, source: Source) -> None:
 
     Raises:
         ImportTooDifferentError: If there is too much of it.
-        ImportBasePrunedError: If the first import's manifest was pruned.
         InvalidInputError: If the source is not as its format demands.
     """
     found = [difference async for difference in _bounded(_differences(db, state, source))]
@@ -198,24 +190,16 @@ async def _said(db: Database, state: LineState) -> AsyncIterator[_Said]:
         yield _of_change(change)
 
 
-async def _first_import(db: Database, line: str) -> AsyncIterator[RecordRow]:
+async def _first_import(db: Database, line: str) -> AsyncIterator[import_base.ImportedRow]:
     after = ""
     while True:
-        try:
-            async with db.connection() as conn:
-                page = await records.page(
-                    conn, line=line, generation=_FIRST_IMPORT, after_key=after, limit=_PAGE, scopes=None
-                )
-        except GoneError:
-            raise ImportBasePrunedError(
-                "The manifest of the first import was pruned, so nobody can tell what has changed in the source.",
-                hint="Make a new Baseline of the changed source, or set spec.import back.",
-            ) from None
-        for row in page.records:
+        async with db.connection() as conn:
+            page = await import_base.page(conn, line=line, after=after, limit=_PAGE)
+        for row in page:
             yield row
-        if len(page.records) < _PAGE:
+        if len(page) < _PAGE:
             return
-        after = page.records[-1].key
+        after = page[-1].key
 
 
 def _of_change(change: candidates.ImportChange) -> _Said:

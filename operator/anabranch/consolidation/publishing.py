@@ -66,9 +66,9 @@ async def publish_accepted(services: Services, job: JobRow) -> JobRow | None:
         decided = await _decide(services, job)
         if not decided.plan.writes:
             return await holding.leave(services, job, decided=decided.decided, settled=decided.settled)
-        async with services.db.connection() as conn:
-            prepared = await publish.prepare(conn, head=decided.head.state.head, versions=_versions(decided.plan))
         try:
+            async with services.db.connection() as conn:
+                prepared = await publish.prepare(conn, head=decided.head.state.head, versions=_versions(decided.plan))
             await _write(services, job, decided, prepared)
         except publish.HeadMovedError:
             continue

@@ -193,7 +193,7 @@ async def _publication(conn: Connection, branch: BranchRow, sequence: int) -> Pu
     if batch is None or job is None or job.state != "published":
         return None
     generation = job.published_generation
-    manifest = await manifests.get(conn, line=branch.line, generation=generation) if generation else None
+    manifest = await manifests.named(conn, line=branch.line, generation=generation) if generation else None
     return Publication(
         receipt_id=batch.receipt_id,
         branch_id=branch.branch_id,

@@ -1,8 +1,8 @@
 """Branches: one run of one agent, pinned to the manifest that it forked from.
 
-A fork copies nothing: it is one row that names its parent generation, and the foreign key to the manifest decides a
-race with a prune. The resource's uid makes it idempotent, so a reconcile that died after the commit finds its own
-branch again.
+A fork copies nothing: it is one row that names its parent generation. While the run is live the row refers to the
+manifest by a foreign key, which decides a race with a prune; of a run that has ended only the parent's names are left.
+The resource's uid makes a fork idempotent, so a reconcile that died after the commit finds its own branch again.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from anabranch.store.database import Connection
 
 Phase: TypeAlias = Literal["Active", "Stale", "Completed", "Denied", "Expired"]
+Kept: TypeAlias = Literal["whole", "leaving", "row"]
 
 _ATTEMPTS: Final = 5
 
@@ -34,6 +35,7 @@ class BranchRow:
         service_account: Name of the agent's ServiceAccount, in the branch's namespace.
         sharing_policy: A `SharingPolicy` as JSON.
         final_sequence: Of the run's completion, once there is one: no later batch is received.
+        kept: ``whole``, until retention removes what the run brought; then the row alone is left.
         version: Counts the changes that the resource's status shows.
         parent_manifest_hash: 32 bytes.
     """
@@ -61,6 +63,7 @@ class BranchRow:
     parent_manifest_hash: bytes
     baseline_namespace: str
     baseline_name: str
+    kept: Kept = "whole"
 
 
 async def fork(  # noqa: PLR0913  (the columns of a branch)
@@ -172,7 +175,8 @@ async def update_spec(  # noqa: PLR0913  (what identifies it, and what changes)
 async def set_phase(conn: Connection, *, line: str, branch_id: str, phase: Phase) -> bool:
     """Move a branch to another phase, unless its run is complete; whether it moved.
 
-    ``Completed`` is not set here: `completions.close` does, when every batch is in.
+    ``Completed`` is not set here: `completions.close` does, when every batch is in. A run that has ended does not live
+    again once its parent is pruned.
     """
     return queries.touched(await _sql.set_phase(conn, line=line, branch_id=branch_id, phase=phase)) > 0
 

@@ -15,7 +15,10 @@ _sql = queries.load("contents")
 
 
 async def put_many(conn: Connection, *, line: str, bodies: Mapping[bytes, bytes]) -> None:
-    """Store canonical JSON by its SHA-256 (32 bytes), which the caller has computed."""
+    """Store canonical JSON by its SHA-256 (32 bytes), which the caller has computed.
+
+    What refers to it is to be written in the same transaction: until that ends nobody removes the content as unused.
+    """
     if bodies:
         await _sql.put_many(conn, line=line, hashes=list(bodies), bodies=list(bodies.values()))
 

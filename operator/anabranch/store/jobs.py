@@ -44,6 +44,7 @@ class JobRow:
         fence: Raised with each claim; who holds an older one can write nothing.
         holder: The process that works on it.
         lease_seconds: How long a claim lasts unless renewed.
+        kept: ``whole``, until retention removes its candidates and reviews (``log``), then its log (``row``).
         counts: ``received``, ``duplicates``, ``accepted``, ``rejected``, ``conflicting``, ``held``.
         version: Counts the changes that the resource's status shows.
     """
@@ -79,6 +80,7 @@ class JobRow:
     finished_at: datetime | None
     deleted_at: datetime | None
     version: int
+    kept: Literal["whole", "log", "row"] = "whole"
 
 
 _FIELDS: Final = tuple(field.name for field in fields(JobRow))
@@ -158,7 +160,7 @@ async def set_uid(conn: Connection, *, line: str, job_id: str, uid: str, observe
 async def save_spec(  # noqa: PLR0913  (what identifies it, and what changes)
     conn: Connection, *, line: str, job_id: str, observed_generation: int, lease_seconds: int, retry_limit: int
 ) -> JobRow | None:
-    """Take over what a resource may change; a higher retry limit makes a failed job due again.
+    """Take over what a resource may change; a higher retry limit makes a failed job due again, if it is whole.
 
     Returns:
         The job, or None when nothing changed (or an older resource was given than one seen before).

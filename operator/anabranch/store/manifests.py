@@ -54,10 +54,33 @@ class ManifestRow:
     created_at: datetime
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestName:
+    """What names a manifest, whether it is still there or not.
+
+    Attributes:
+        generation: Its number.
+        baseline_id: Its own id.
+        manifest_hash: Root of the trie, 32 bytes.
+        revision: The line's revision that it brought.
+    """
+
+    generation: int
+    baseline_id: BaselineId
+    manifest_hash: bytes
+    revision: int
+
+
 async def get(conn: Connection, *, line: str, generation: int) -> ManifestRow | None:
     """The manifest of a generation, or None."""
     row = await _sql.get(conn, line=line, generation=generation)
     return None if row is None else from_row(row)
+
+
+async def named(conn: Connection, *, line: str, generation: int) -> ManifestName | None:
+    """What a manifest is or was called; None when there never was one, or so long ago that nobody remembers."""
+    row = await _sql.named(conn, line=line, generation=generation)
+    return None if row is None else ManifestName(**row)
 
 
 async def hold(conn: Connection, *, line: str, generation: int) -> ManifestRow | None:
@@ -87,6 +110,8 @@ async def resolve(conn: Connection, *, line: str, ref: str | int) -> ManifestRow
     if isinstance(ref, str) and is_id("bl", ref):
         if (found := await by_baseline_id(conn, line=line, baseline_id=ref)) is not None:
             return found
+        if (generation := await _sql.pruned(conn, line=line, baseline_id=ref)) is not None:
+            raise missing(generation, head_generation=generation)
         raise NotFoundError(f"There is no manifest {ref}.", hint="List the baseline's manifests.")
     named = ref in ("current", "head")
     if not named and not (str(ref).isascii() and str(ref).isdigit() and len(str(ref)) < 19):

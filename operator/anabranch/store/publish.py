@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from anabranch.model.errors import ConflictError, NotReadyError, TooLargeError
+from anabranch.model.errors import ConflictError, GoneError, NotReadyError, TooLargeError
 from anabranch.model.ids import new_baseline_id, new_event_id
 from anabranch.model.limits import LINE_RECORDS
 from anabranch.store import lines, manifests, queries, trie, versions
@@ -106,15 +106,21 @@ async def prepare(conn: Connection, *, head: HeadRow, versions: Sequence[NewVers
     Raises:
         ConflictError: If two versions are for one key.
         NotReadyError: If the line has no manifest yet.
+        HeadMovedError: If others have published so much since that the head which was read is pruned.
     """
-    parent = await manifests.get(conn, line=head.line, generation=head.head_generation)
-    if parent is None:
+    if not head.head_generation:
         raise NotReadyError("The baseline has no manifest yet.", hint="Wait until its import is done.")
     revision = head.revision + 1
     changes = dict(version.pair(revision) for version in versions)
     if len(changes) != len(versions):
         raise ConflictError("Two new versions are for one key.", hint="Publish one of them.")
-    delta = await trie.plan(conn, manifest=parent, changes=changes)
+    try:
+        parent = await manifests.resolve(conn, line=head.line, ref=head.head_generation)
+        delta = await trie.plan(conn, manifest=parent, changes=changes)
+    except GoneError:
+        raise HeadMovedError(
+            f"Generation {head.head_generation} is not the head any more, and pruned.", hint="Prepare again and retry."
+        ) from None
     return Prepared(parent=parent, revision=revision, versions=versions, delta=delta)
 
 

@@ -45,11 +45,14 @@ _TABLES: Final = {
     "archive_chunks": _FEW,
     "archives": _ROWS,
     "manifests": _ROWS,
+    "pruned_manifests": _ROWS,
     "events": _ROWS,
     "record_versions": _ROWS,
     "trie_nodes": _ROWS,
     "contents": _ROWS,
     "facts": _ROWS,
+    "released_hashes": _ROWS,
+    "import_base": _ROWS,
 }
 """How many rows of each table go in one transaction, in the order in which they can go."""
 

@@ -105,8 +105,13 @@ async def _stage(conn: Connection, *, head: HeadRow, generation: int) -> _Staged
     """Put the difference between the head and a generation into temporary tables, which this transaction drops."""
     await _sql.be_patient(conn)
     await _sql.make_stage(conn)
-    target = await manifests.resolve(conn, line=head.line, ref=generation)
-    parent = await manifests.resolve(conn, line=head.line, ref=head.head_generation)
+    # Both stay until this transaction ends, and with them all that they show.
+    target = await manifests.hold(conn, line=head.line, generation=generation)
+    if target is None:
+        raise manifests.missing(generation, head_generation=head.head_generation)
+    parent = await manifests.hold(conn, line=head.line, generation=head.head_generation)
+    if parent is None:
+        raise publish.HeadMovedError("The head moved on, and was pruned.", hint="Stage the difference again.")
     await _sql.stage_versions(
         conn,
         line=head.line,
@@ -145,8 +150,6 @@ async def _swap(conn: Connection, *, staged: _Staged, restore_id: str) -> Restor
     if (earlier := await find(conn, line=line, restore_id=restore_id)) is not None:
         return earlier
     publish.check_head(head, parent=staged.parent, revision=staged.revision)
-    if await manifests.hold(conn, line=line, generation=staged.target.generation) is None:
-        raise manifests.missing(staged.target.generation, head_generation=head.head_generation)
     generation = head.head_generation + 1
     await versions.add_facts(conn, line=line, bodies={_NO_FACT.hash: _NO_FACT.canonical()})
     await _sql.close_versions(conn, line=line, generation=generation)

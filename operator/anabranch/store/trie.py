@@ -62,6 +62,7 @@ async def plan(
 
     Raises:
         CorruptNodeError: If the stored nodes do not hang together up to the manifest's hash.
+        GoneError: If the generation was pruned meanwhile.
     """
     line, generation = manifest.line, manifest.generation
     paths = trie.prefixes(changes, depth=_likely_depth(manifest.records))
@@ -156,6 +157,8 @@ async def _missing(
 ) -> dict[trie.Path, bytes]:
     found = await nodes(conn, line=line, generation=generation, paths=error.paths)
     if found.keys() != error.paths:
+        # Nodes go after their manifest: if that was pruned meanwhile, this is why they are missing.
+        await manifests.resolve(conn, line=line, ref=generation)
         raise error
     return found
 

@@ -74,7 +74,7 @@ async def write(conn: Connection, *, line: str, generation: int, revision: int, 
         UnavailableError: If the content of one is not stored.
     """
     keys = [version.key for version in new]
-    ended = [row async for row in _sql.close_versions(conn, line=line, generation=generation, keys=keys)]
+    ended = await end(conn, line=line, generation=generation, keys=keys)
     bodies = {version.content_hash: version.content_body for version in new if version.content_body is not None}
     await contents.put_many(conn, line=line, bodies=bodies)
     await add_facts(conn, line=line, bodies={version.fact_hash: version.fact_body for version in new})
@@ -94,7 +94,20 @@ async def write(conn: Connection, *, line: str, generation: int, revision: int, 
             f"The content of {missing} accepted records is not stored.",
             hint="It was removed as unused; submit the findings again.",
         )
-    return sum(not version.tombstone for version in new) - sum(not row["tombstone"] for row in ended)
+    return sum(not version.tombstone for version in new) - ended
+
+
+async def end(conn: Connection, *, line: str, generation: int, keys: Sequence[str]) -> int:
+    """End the versions that some keys have; how many of them were of live records.
+
+    Args:
+        conn: Inside the transaction that holds the head's lock.
+        line: The line.
+        generation: Where they end.
+        keys: Which; one that has no version is passed over.
+    """
+    ended = _sql.close_versions(conn, line=line, generation=generation, keys=list(keys))
+    return sum([not row["tombstone"] async for row in ended])
 
 
 async def add_facts(conn: Connection, *, line: str, bodies: Mapping[bytes, bytes]) -> None:

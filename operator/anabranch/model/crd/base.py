@@ -84,7 +84,8 @@ class Status(Report):
 
 
 _DURATION: Final = r"^[1-9][0-9]{0,5}(s|m|h)$"
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600}
+_PERIOD: Final = r"^[1-9][0-9]{0,5}(s|m|h|d)$"
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def parse_duration(value: Any) -> timedelta:
@@ -93,17 +94,39 @@ def parse_duration(value: Any) -> timedelta:
     Raises:
         ValueError: If it has another form.
     """
-    if isinstance(value, timedelta):
-        return value
-    if not isinstance(value, str) or not re.fullmatch(_DURATION, value):
-        raise ValueError("a duration is a whole number and a unit: 30s, 5m, 1h")
-    return timedelta(seconds=int(value[:-1]) * _UNITS[value[-1]])
+    return _parse(value, form=_DURATION, examples="30s, 5m, 1h")
 
 
 def format_duration(value: timedelta) -> str:
     """The shortest text that `parse_duration` reads back; fractions of a second are dropped."""
+    return _format(value, units="hms")
+
+
+def parse_period(value: Any) -> timedelta:
+    """Parse how long something is kept: like a duration, and in days too, `12h` or `30d`.
+
+    Raises:
+        ValueError: If it has another form.
+    """
+    return _parse(value, form=_PERIOD, examples="90s, 12h, 30d")
+
+
+def format_period(value: timedelta) -> str:
+    """The shortest text that `parse_period` reads back; fractions of a second are dropped."""
+    return _format(value, units="dhms")
+
+
+def _parse(value: Any, *, form: str, examples: str) -> timedelta:
+    if isinstance(value, timedelta):
+        return value
+    if not isinstance(value, str) or not re.fullmatch(form, value):
+        raise ValueError(f"a duration is a whole number and a unit: {examples}")
+    return timedelta(seconds=int(value[:-1]) * _UNITS[value[-1]])
+
+
+def _format(value: timedelta, *, units: str) -> str:
     seconds = int(value.total_seconds())
-    unit = next(unit for unit in ("h", "m", "s") if seconds % _UNITS[unit] == 0)
+    unit = next(unit for unit in units if seconds % _UNITS[unit] == 0)
     return f"{seconds // _UNITS[unit]}{unit}"
 
 
@@ -132,6 +155,12 @@ Duration = Annotated[
     BeforeValidator(parse_duration),
     PlainSerializer(format_duration, return_type=str),
     WithJsonSchema({"type": "string", "pattern": _DURATION, "maxLength": 7}),
+]
+Period = Annotated[
+    timedelta,
+    BeforeValidator(parse_period),
+    PlainSerializer(format_period, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": _PERIOD, "maxLength": 7}),
 ]
 
 

@@ -1,7 +1,7 @@
 -- name: fork(line, branch_id, run_id, namespace, name, uid, observed_generation, agent_id, agent_instance, service_account, task, sharing_policy, generation)^
 -- Pin a branch to a manifest, or give the one that this resource made before; no row: the manifest is not there, or a race.
 WITH parent AS MATERIALIZED (
-    SELECT m.generation
+    SELECT m.generation, m.baseline_id, m.manifest_hash
     FROM manifests AS m
     WHERE m.line = :line
       AND m.generation = coalesce(:generation::bigint, (SELECT h.current_generation FROM line_heads AS h WHERE h.line = :line))
@@ -9,9 +9,10 @@ WITH parent AS MATERIALIZED (
     FOR KEY SHARE OF m
 ), made AS (
     INSERT INTO branches (line, branch_id, run_id, namespace, name, uid, observed_generation, agent_id, agent_instance,
-                          service_account, task, sharing_policy, parent_generation)
+                          service_account, task, sharing_policy, parent_generation, parent_baseline_id,
+                          parent_manifest_hash)
     SELECT :line, :branch_id, :run_id, :namespace, :name, :uid, :observed_generation, :agent_id, :agent_instance,
-           :service_account, :task, :sharing_policy, parent.generation
+           :service_account, :task, :sharing_policy, parent.generation, parent.baseline_id, parent.manifest_hash
     FROM parent
     ON CONFLICT (line, uid) DO NOTHING
     RETURNING *
@@ -22,11 +23,9 @@ WITH parent AS MATERIALIZED (
 )
 SELECT b.line, b.branch_id, b.run_id, b.namespace, b.name, b.uid, b.observed_generation, b.agent_id, b.agent_instance,
        b.service_account, b.task, b.sharing_policy, b.parent_generation, b.phase, b.final_sequence, b.created_at,
-       b.finished_at, b.deleted_at, b.version,
-       m.baseline_id AS parent_baseline_id, m.manifest_hash AS parent_manifest_hash,
+       b.finished_at, b.deleted_at, b.kept, b.version, b.parent_baseline_id, b.parent_manifest_hash,
        l.namespace AS baseline_namespace, l.name AS baseline_name
 FROM branch AS b
-JOIN manifests AS m ON m.line = b.line AND m.generation = b.parent_generation
 JOIN lines AS l ON l.line = b.line;
 
 -- name: parent(line, generation)^
@@ -41,11 +40,9 @@ WHERE h.line = :line;
 -- A branch by its id.
 SELECT b.line, b.branch_id, b.run_id, b.namespace, b.name, b.uid, b.observed_generation, b.agent_id, b.agent_instance,
        b.service_account, b.task, b.sharing_policy, b.parent_generation, b.phase, b.final_sequence, b.created_at,
-       b.finished_at, b.deleted_at, b.version,
-       m.baseline_id AS parent_baseline_id, m.manifest_hash AS parent_manifest_hash,
+       b.finished_at, b.deleted_at, b.kept, b.version, b.parent_baseline_id, b.parent_manifest_hash,
        l.namespace AS baseline_namespace, l.name AS baseline_name
 FROM branches AS b
-JOIN manifests AS m ON m.line = b.line AND m.generation = b.parent_generation
 JOIN lines AS l ON l.line = b.line
 WHERE b.line = :line AND b.branch_id = :branch_id;
 
@@ -53,11 +50,9 @@ WHERE b.line = :line AND b.branch_id = :branch_id;
 -- The branch that a resource stands for; without a uid the one whose resource was not deleted.
 SELECT b.line, b.branch_id, b.run_id, b.namespace, b.name, b.uid, b.observed_generation, b.agent_id, b.agent_instance,
        b.service_account, b.task, b.sharing_policy, b.parent_generation, b.phase, b.final_sequence, b.created_at,
-       b.finished_at, b.deleted_at, b.version,
-       m.baseline_id AS parent_baseline_id, m.manifest_hash AS parent_manifest_hash,
+       b.finished_at, b.deleted_at, b.kept, b.version, b.parent_baseline_id, b.parent_manifest_hash,
        l.namespace AS baseline_namespace, l.name AS baseline_name
 FROM branches AS b
-JOIN manifests AS m ON m.line = b.line AND m.generation = b.parent_generation
 JOIN lines AS l ON l.line = b.line
 WHERE b.namespace = :namespace AND b.name = :name
   AND CASE WHEN :uid::text IS NULL THEN b.deleted_at IS NULL ELSE b.uid = :uid END
@@ -68,11 +63,9 @@ LIMIT 1;
 -- The branches of a namespace whose resources were not deleted, by name.
 SELECT b.line, b.branch_id, b.run_id, b.namespace, b.name, b.uid, b.observed_generation, b.agent_id, b.agent_instance,
        b.service_account, b.task, b.sharing_policy, b.parent_generation, b.phase, b.final_sequence, b.created_at,
-       b.finished_at, b.deleted_at, b.version,
-       m.baseline_id AS parent_baseline_id, m.manifest_hash AS parent_manifest_hash,
+       b.finished_at, b.deleted_at, b.kept, b.version, b.parent_baseline_id, b.parent_manifest_hash,
        l.namespace AS baseline_namespace, l.name AS baseline_name
 FROM branches AS b
-JOIN manifests AS m ON m.line = b.line AND m.generation = b.parent_generation
 JOIN lines AS l ON l.line = b.line
 WHERE b.namespace = :namespace AND b.name > :after AND b.deleted_at IS NULL
 ORDER BY b.name
@@ -86,11 +79,13 @@ WHERE line = :line AND branch_id = :branch_id AND observed_generation <= :observ
   AND (observed_generation, task, sharing_policy) IS DISTINCT FROM (:observed_generation, :task, :sharing_policy);
 
 -- name: set_phase(line, branch_id, phase)!
--- Move a branch that has not ended to another phase.
+-- Move a branch that has not ended to another phase; one whose parent is pruned cannot come back to life.
 UPDATE branches
 SET phase = :phase, version = version + 1,
     finished_at = CASE WHEN :phase IN ('Denied', 'Expired') THEN now() END
-WHERE line = :line AND branch_id = :branch_id AND phase <> :phase AND phase <> 'Completed';
+WHERE line = :line AND branch_id = :branch_id AND phase <> :phase AND phase <> 'Completed'
+  AND (:phase IN ('Denied', 'Expired')
+       OR EXISTS (SELECT FROM manifests AS m WHERE m.line = :line AND m.generation = branches.parent_generation));
 
 -- name: mark_deleted(line, branch_id)!
 -- The resource is gone: there is no status to write any more, and the data stays.
@@ -99,7 +94,8 @@ SET deleted_at = now(), projected = version
 WHERE line = :line AND branch_id = :branch_id AND deleted_at IS NULL;
 
 -- name: contiguous_through(line, branch_id)$
--- The last sequence before the first gap: the newest batch knows how far it was, and from there the walk is short.
+-- The last sequence before the first gap: the newest batch knows how far it was, and from there the walk is short. Of a
+-- run whose batches retention has removed, the branch knows.
 WITH RECURSIVE walk (n) AS (
     SELECT coalesce((SELECT b.prefix FROM batches AS b
                      WHERE b.line = :line AND b.branch_id = :branch_id ORDER BY b.sequence DESC LIMIT 1), 0)
@@ -108,4 +104,6 @@ WITH RECURSIVE walk (n) AS (
     WHERE (SELECT true FROM batches AS b
            WHERE b.line = :line AND b.branch_id = :branch_id AND b.sequence = walk.n + 1)
 )
-SELECT max(n) FROM walk;
+SELECT greatest(max(n), (SELECT b.final_sequence FROM branches AS b
+                         WHERE b.line = :line AND b.branch_id = :branch_id AND b.kept <> 'whole'))
+FROM walk;

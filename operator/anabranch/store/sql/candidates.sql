@@ -43,12 +43,19 @@ WHERE line = :line AND state = 'waiting' AND key = ANY(:keys::text[])
 ORDER BY key, candidate_id;
 
 -- name: import_changes(line)
--- What imports after the first one proposed last for each key.
-SELECT DISTINCT ON (c.key) c.key, c.op, c.scope, c.content_hash
-FROM jobs AS j
-JOIN candidates AS c ON c.line = j.line AND c.origin_job = j.job_id
-WHERE j.line = :line AND j.origin = 'Import'
-ORDER BY c.key, j.created_at DESC, c.ordinal DESC;
+-- What imports after the first one proposed last for each key, those included whose candidates are gone.
+SELECT DISTINCT ON (said.key) said.key, said.op, said.scope, said.content_hash
+FROM (
+    SELECT c.key, c.op, c.scope, c.content_hash, j.created_at AS said_at, c.ordinal
+    FROM jobs AS j
+    JOIN candidates AS c ON c.line = :line AND c.origin_job = j.job_id
+    WHERE j.line = :line AND j.origin = 'Import'
+    UNION ALL
+    SELECT b.key, CASE WHEN b.removed THEN 'tombstone' ELSE 'put' END, b.scope, b.content_hash, b.said_at, 0
+    FROM import_base AS b
+    WHERE b.line = :line AND b.said_at IS NOT NULL
+) AS said
+ORDER BY said.key, said.said_at DESC, said.ordinal DESC;
 
 -- name: with_content(line, job_id, after, limit)
 -- Candidates with their content, and the record that each was compared with, as a reviewer sees them.

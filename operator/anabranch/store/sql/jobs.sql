@@ -46,9 +46,9 @@ SET uid = :uid, observed_generation = :observed_generation, deleted_at = NULL, v
 WHERE line = :line AND job_id = :job_id AND (uid IS DISTINCT FROM :uid OR deleted_at IS NOT NULL);
 
 -- name: save_spec(line, job_id, observed_generation, lease_seconds, retry_limit)^
--- Take over what a resource may change. A higher limit gives a failed job another chance.
+-- Take over what a resource may change. A higher limit gives a failed job another chance, as long as it is whole.
 WITH job AS (
-    SELECT line, job_id, (failed AND :retry_limit > retry_limit) AS revived
+    SELECT line, job_id, (failed AND :retry_limit > retry_limit AND kept = 'whole') AS revived
     FROM jobs
     WHERE line = :line AND job_id = :job_id AND observed_generation <= :observed_generation
     FOR NO KEY UPDATE

@@ -39,13 +39,17 @@ WHERE namespace = :namespace AND name = :name AND namespace_uid <> :namespace_ui
   AND deleted_at IS NULL AND condemned_at IS NULL;
 
 -- name: add_head(line)!
--- Give a new line its head.
-INSERT INTO line_heads (line) VALUES (:line) ON CONFLICT (line) DO NOTHING;
+-- Give a new line its head. One that is there is not waited for: whoever publishes holds it, and will want the line.
+INSERT INTO line_heads (line)
+SELECT :line WHERE NOT EXISTS (SELECT FROM line_heads WHERE line = :line)
+ON CONFLICT (line) DO NOTHING;
 
 -- name: save_spec(line, observed_generation, policy)!
--- Keep what a reconciliation read; an older one that comes late changes nothing.
+-- Keep what a reconciliation read; an older one that comes late changes nothing. Other promises of retention act at once.
 UPDATE lines
-SET observed_generation = :observed_generation, policy = :policy, version = version + 1
+SET observed_generation = :observed_generation, policy = :policy, version = version + 1,
+    retain_at = CASE WHEN policy -> 'retention' IS DISTINCT FROM :policy::jsonb -> 'retention' THEN now()
+                ELSE retain_at END
 WHERE line = :line
   AND observed_generation <= :observed_generation::bigint
   AND (observed_generation <> :observed_generation::bigint OR policy <> :policy::jsonb);

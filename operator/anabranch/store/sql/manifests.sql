@@ -24,6 +24,19 @@ WHERE h.line = :line;
 -- Manifests older than one, newest first.
 SELECT * FROM manifests WHERE line = :line AND generation < :before ORDER BY generation DESC LIMIT :limit;
 
+-- name: named(line, generation)^
+-- What a manifest is or was called: one that was pruned too, as long as that is remembered.
+SELECT generation, baseline_id, manifest_hash, revision FROM manifests
+WHERE line = :line AND generation = :generation
+UNION ALL
+SELECT generation, baseline_id, manifest_hash, revision FROM pruned_manifests
+WHERE line = :line AND generation = :generation
+LIMIT 1;
+
+-- name: pruned(line, baseline_id)$
+-- The generation of a manifest that was pruned.
+SELECT generation FROM pruned_manifests WHERE line = :line AND baseline_id = :baseline_id;
+
 -- name: hold(line, generation)^
 -- One manifest, kept from being pruned until the transaction ends.
 SELECT * FROM manifests WHERE line = :line AND generation = :generation FOR KEY SHARE;

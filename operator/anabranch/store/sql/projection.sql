@@ -94,8 +94,7 @@ WHERE l.line = ANY(:lines::text[]);
 -- What the statuses of Branches show.
 SELECT b.line, b.branch_id, b.run_id, b.namespace, b.name, b.uid, b.observed_generation, b.agent_id, b.agent_instance,
        b.service_account, b.task, b.sharing_policy, b.parent_generation, b.phase, b.final_sequence, b.created_at,
-       b.finished_at, b.deleted_at, b.version,
-       m.baseline_id AS parent_baseline_id, m.manifest_hash AS parent_manifest_hash,
+       b.finished_at, b.deleted_at, b.kept, b.version, b.parent_baseline_id, b.parent_manifest_hash,
        l.namespace AS baseline_namespace, l.name AS baseline_name,
        (WITH RECURSIVE walk (n) AS (
             SELECT coalesce((SELECT t.prefix FROM batches AS t
@@ -104,15 +103,15 @@ SELECT b.line, b.branch_id, b.run_id, b.namespace, b.name, b.uid, b.observed_gen
             SELECT walk.n + 1 FROM walk
             WHERE (SELECT true FROM batches AS t
                    WHERE t.line = b.line AND t.branch_id = b.branch_id AND t.sequence = walk.n + 1)
-        ) SELECT max(n) FROM walk) AS contiguous_through
+        ) SELECT greatest(max(n), CASE WHEN b.kept <> 'whole' THEN b.final_sequence END) FROM walk) AS contiguous_through
 FROM branches AS b
-JOIN manifests AS m ON m.line = b.line AND m.generation = b.parent_generation
 JOIN lines AS l ON l.line = b.line
 WHERE b.line = ANY(:lines::text[]) AND b.branch_id = ANY(:branch_ids::text[]);
 
 -- name: job_status(lines, job_ids, shown)
 -- What the statuses of ConsolidationJobs show.
-SELECT j.*, b.namespace AS branch_namespace, b.name AS branch_name, m.baseline_id AS published_baseline_id,
+SELECT j.*, b.namespace AS branch_namespace, b.name AS branch_name,
+       coalesce(m.baseline_id, p.baseline_id) AS published_baseline_id,
        ARRAY(SELECT c.candidate_id FROM candidates AS c
              WHERE c.line = j.line AND c.job_id = j.job_id AND c.state IN ('accepted', 'published')
              ORDER BY c.candidate_id LIMIT :shown) AS accepted,
@@ -125,4 +124,5 @@ SELECT j.*, b.namespace AS branch_namespace, b.name AS branch_name, m.baseline_i
 FROM jobs AS j
 LEFT JOIN branches AS b ON b.line = j.line AND b.branch_id = j.branch_id
 LEFT JOIN manifests AS m ON m.line = j.line AND m.generation = j.published_generation
+LEFT JOIN pruned_manifests AS p ON p.line = j.line AND p.generation = j.published_generation
 WHERE j.line = ANY(:lines::text[]) AND j.job_id = ANY(:job_ids::text[]);

@@ -156,6 +156,11 @@ WHERE line = :line AND ctid = ANY(ARRAY(SELECT ctid FROM archives WHERE line = :
 DELETE FROM manifests
 WHERE line = :line AND ctid = ANY(ARRAY(SELECT ctid FROM manifests WHERE line = :line LIMIT :limit));
 
+-- name: delete_pruned_manifests(line, limit)!
+-- Delete up to so many rows of a line: what removed manifests were called.
+DELETE FROM pruned_manifests
+WHERE line = :line AND ctid = ANY(ARRAY(SELECT ctid FROM pruned_manifests WHERE line = :line LIMIT :limit));
+
 -- name: delete_events(line, limit)!
 -- Delete up to so many rows of a line: the feed.
 DELETE FROM events
@@ -180,3 +185,13 @@ WHERE line = :line AND ctid = ANY(ARRAY(SELECT ctid FROM contents WHERE line = :
 -- Delete up to so many rows of a line: provenance.
 DELETE FROM facts
 WHERE line = :line AND ctid = ANY(ARRAY(SELECT ctid FROM facts WHERE line = :line LIMIT :limit));
+
+-- name: delete_released_hashes(line, limit)!
+-- Delete up to so many rows of a line: what retention still has to look at.
+DELETE FROM released_hashes
+WHERE line = :line AND ctid = ANY(ARRAY(SELECT ctid FROM released_hashes WHERE line = :line LIMIT :limit));
+
+-- name: delete_import_base(line, limit)!
+-- Delete up to so many rows of a line: what its source once said.
+DELETE FROM import_base
+WHERE line = :line AND ctid = ANY(ARRAY(SELECT ctid FROM import_base WHERE line = :line LIMIT :limit));
