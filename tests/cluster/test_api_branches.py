@@ -43,7 +43,9 @@ def request(**members) -> BranchRequest:
 
 
 async def test_an_agent_creates_its_branch_and_gets_it_forked(place, agent, branch):
-    assert (branch.agent_id, branch.phase, branch.parent.generation) == ("agent", "Active", 1)
+    assert (branch.agent_id, branch.phase) == ("agent", "Active")
+    parent = await agent.manifest(place.namespace, BASELINE, branch.parent.generation)
+    assert (branch.parent.baseline_id, branch.parent_snapshot_id) == (parent.baseline_id, parent.baseline_id)
     assert branch.baseline == f"{place.namespace}/{BASELINE}"
     resource = place.stack.cluster.get("branches", branch.name, "--namespace", place.namespace)
     assert resource["metadata"]["annotations"]["anabranch.dev/created-by"].endswith(":agent")
