@@ -10,10 +10,8 @@ import asyncio
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy.util import await_only, greenlet_spawn
-
 from anabranch.domain import trie
-from anabranch.store import manifests, queries
+from anabranch.store import greenlets, manifests, queries
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
@@ -113,7 +111,7 @@ async def build(
     async with _sql.descriptors_cursor(conn, line=line, generation=generation) as cursor:
         rows = await cursor
         # The trie is built by a generator that asks for pairs; here it may wait for Postgres in between.
-        root: bytes = await greenlet_spawn(_build, rows, keep)
+        root: bytes = await greenlets.run(_build, rows, keep)
     return root
 
 
@@ -142,12 +140,12 @@ def _build(rows: Any, keep: Callable[[list[trie.TrieNode]], Awaitable[None]] | N
     while some := list(islice(built, _ROWS)):
         root = some[-1].hash
         if keep is not None:
-            await_only(keep(some))
+            greenlets.wait(keep(some))
     return root
 
 
 def _pairs(rows: Any) -> Iterator[trie.Pair]:
-    while some := await_only(rows.fetch(_ROWS)):
+    while some := greenlets.wait(rows.fetch(_ROWS)):
         for row in some:
             yield trie.Descriptor(**row).pair
 
