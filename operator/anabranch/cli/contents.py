@@ -83,8 +83,8 @@ def _words(old: str, new: str) -> tuple[str, str]:
     a, b = _WORDS.findall(old), _WORDS.findall(new)
     left, right = "", ""
     for tag, a1, a2, b1, b2 in difflib.SequenceMatcher(a=a, b=b, autojunk=False).get_opcodes():
-        left += click.style("".join(a[a1:a2]), fg=_RED, reverse=tag != "equal") if a1 < a2 else ""
-        right += click.style("".join(b[b1:b2]), fg=_GREEN, reverse=tag != "equal") if b1 < b2 else ""
+        left += click.style("".join(a[a1:a2]), fg=_RED, reverse=(tag != "equal") or None) if a1 < a2 else ""
+        right += click.style("".join(b[b1:b2]), fg=_GREEN, reverse=(tag != "equal") or None) if b1 < b2 else ""
     return left, right
 
 
