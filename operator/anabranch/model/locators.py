@@ -19,7 +19,7 @@ _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _DIGEST: Final = r"sha256:[0-9a-f]{64}"
 _FORMS: Final[dict[Kind, re.Pattern[str]]] = {
     "evidence": re.compile(rf"evidence:(?P<digest>{_DIGEST})"),
-    "record": re.compile(r"record:(?P<key>.+)@(?P<revision>[1-9][0-9]{0,18})", re.DOTALL),
+    "record": re.compile(r"record:(?P<key>.+)@(?P<revision>[1-9][0-9]{0,17})", re.DOTALL),
     "checkpoint": re.compile(r"checkpoint:(?P<id>[A-Za-z0-9_.-]+)"),
     "git": re.compile(
         r"git:(?P<repository>[a-z0-9][a-z0-9.-]*)@(?P<commit>[0-9a-f]{40}|[0-9a-f]{64}):(?P<path>.+)", re.DOTALL

@@ -32,7 +32,7 @@ def _valid(check: Any) -> AfterValidator:
 
 
 Hash = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
-Revision = Annotated[str, StringConstraints(pattern=r"^(0|[1-9][0-9]{0,18})$")]
+Revision = Annotated[str, StringConstraints(pattern=r"^(0|[1-9][0-9]{0,17})$")]
 Sequence = Annotated[int, Field(ge=1, le=limits.MAX_SAFE_INTEGER)]
 Generation = Annotated[int, Field(ge=1, le=limits.MAX_SAFE_INTEGER)]
 Key = Annotated[str, _valid(check_key)]

@@ -26,7 +26,7 @@ AtOwnBranch = Annotated[OnBranch, Depends(OfOwnBranch(grants.OWN_BRANCH))]
 AtView = Annotated[OnBranch, Depends(OfOwnBranch(grants.OWN_BRANCH, grants.READ_RECORDS, grants.SCOPE_READ))]
 RecordKey = Annotated[Key, Path(alias="key")]
 
-_REVISION = re.compile(r'"(0|[1-9][0-9]{0,18})"')
+_REVISION = re.compile(r'"(0|[1-9][0-9]{0,17})"')
 
 _creating: dict[str, object] = {}
 may_fail(_creating, ConflictError)

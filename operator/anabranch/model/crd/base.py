@@ -146,7 +146,7 @@ Token = Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=_T
 LongToken = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=_TOKEN)]
 Id = Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=r"^[a-z]+(_[0-9a-z]{26}){1,2}$")]
 Hash = Annotated[str, StringConstraints(min_length=71, max_length=71, pattern=r"^sha256:[0-9a-f]{64}$")]
-Revision = Annotated[str, StringConstraints(min_length=1, max_length=19, pattern=r"^(0|[1-9][0-9]{0,18})$")]
+Revision = Annotated[str, StringConstraints(min_length=1, max_length=18, pattern=r"^(0|[1-9][0-9]{0,17})$")]
 Count = Annotated[int, Field(ge=0, le=limits.MAX_SAFE_INTEGER)]
 Ordinal = Annotated[int, Field(ge=1, le=limits.MAX_SAFE_INTEGER)]
 Time = Annotated[datetime, PlainSerializer(_format_time, return_type=str)]
