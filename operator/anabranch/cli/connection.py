@@ -105,12 +105,12 @@ def connection_options(function: Decorated) -> Decorated:
     """Add what a `Connection` is made of to a command, kubectl's options included; it arrives as ``connection``."""
     for add in (
         _option("--audience", metavar="NAME", envvar="ANABRANCH_AUDIENCE", help="Of minted tokens."),
-        _option("--token", metavar="TOKEN", envvar="ANABRANCH_TOKEN", help="To show to the API."),
+        _option("--service-account", metavar="[NS/]NAME", help="Instead: mint one of this ServiceAccount by kubectl."),
         _option(
             "--token-file", metavar="PATH", type=click.Path(path_type=Path), envvar="ANABRANCH_TOKEN_FILE",
             help="Instead: where it is.",
         ),
-        _option("--service-account", metavar="[NS/]NAME", help="Instead: mint one of this ServiceAccount by kubectl."),
+        _option("--token", metavar="TOKEN", envvar="ANABRANCH_TOKEN", help="To show to the API."),
         _option("--url", metavar="URL", envvar="ANABRANCH_URL", help="Of the API."),
     ):  # fmt: skip
         function = add(function)
