@@ -4,8 +4,10 @@ import click
 import pytest
 
 from anabranch.cli.candidates import describe
+from anabranch.cli.connection import Connection
 from anabranch.cli.job import report
-from anabranch.cli.review import decided, decision, with_decisions
+from anabranch.cli.review import check_guard, decided, decision, with_decisions
+from anabranch.model.errors import ForbiddenError, NotReadyError
 
 CANDIDATE = {
     "candidate_id": "cand_1",
@@ -95,6 +97,25 @@ def test_a_reviewers_earlier_decisions_and_those_of_others_stay():
     merged = {entry["reviewer"]: entry["decisions"] for entry in with_decisions(entries, "rosa", [new])}
     assert merged == {"rosa": [{"candidateId": "b"}, new], "tom": [{"candidateId": "a", "action": "reject"}]}
     assert with_decisions([], "rosa", [new]) == [{"reviewer": "rosa", "decisions": [new]}]
+
+
+class FakeKubectl:
+    def __init__(self, answer):
+        self.answer = answer
+
+    def get(self, _kind):
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def test_a_decision_that_does_not_count_is_said_not_to_count():
+    missing = {"type": "ReviewGuardMissing", "status": "True", "message": "The policy is absent."}
+    guarded = {**missing, "status": "False"}
+    with pytest.raises(NotReadyError, match=r"does not count now: The policy is absent\. .*--http"):
+        check_guard(Connection(kubectl=FakeKubectl([{"status": {"conditions": [missing]}}])))
+    for answer in ([], [{}], [{"status": {"conditions": [guarded]}}], ForbiddenError("you cannot list")):
+        check_guard(Connection(kubectl=FakeKubectl(answer)))
 
 
 def test_a_job_reads_as_its_state_its_candidates_and_its_steps():

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from anabranch.client import AnabranchClient
 
+SHORT: Final = 19
+"""Characters of a digest that tell it from others."""
+
 COLUMNS: Final[dict[str, Column]] = {
     "generation": "generation",
     "": lambda manifest: ", ".join(manifest["marks"]),
@@ -70,7 +73,7 @@ def made_by(origin: Mapping[str, Any]) -> str:
         case {"kind": "import", "config_map": name}:
             return f"import of ConfigMap {name}"
         case {"kind": "import", "archive": digest}:
-            return f"import of archive {digest}"
+            return f"import of archive {digest[:SHORT]}…"
         case {"kind": "publication", "job_id": job}:
             return f"publication of {job}"
         case {"kind": "restore", "generation": generation, "id": restore_id}:

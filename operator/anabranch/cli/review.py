@@ -14,7 +14,8 @@ from anabranch.cli.calls import as_json, call
 from anabranch.cli.candidates import describe
 from anabranch.cli.completion import names
 from anabranch.cli.connection import Connection, connection_options
-from anabranch.model.errors import NotFoundError
+from anabranch.cli.output import take
+from anabranch.model.errors import ForbiddenError, NotFoundError, NotReadyError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,6 +55,7 @@ def review(
         _post(connection, job, decisions)
     else:
         _patch(connection, job, decisions)
+        check_guard(connection)
     click.echo(f"{len(decisions)} decided in {job}.")
 
 
@@ -103,6 +105,25 @@ def with_decisions(
     kept = [each for each in own if each["candidateId"] not in new]
     others = [entry for entry in entries if entry["reviewer"] != reviewer]
     return [*others, {"reviewer": reviewer, "decisions": [*kept, *decisions]}]
+
+
+def check_guard(connection: Connection) -> None:
+    """Check that decisions on resources count here.
+
+    Raises:
+        NotReadyError: If the operator ignores them, since nothing would keep people from deciding as somebody else.
+    """
+    try:
+        baselines = connection.kubectl.get("baselines")
+    except ForbiddenError:
+        return
+    for baseline in baselines:
+        for found in take(baseline, "status.conditions") or ():
+            if found["type"] == "ReviewGuardMissing" and found["status"] == "True":
+                raise NotReadyError(
+                    f"The decision stands in spec.reviews, and does not count now: {found['message']}",
+                    hint="Tell who runs Anabranch (`anabranch doctor` shows what to mend), or decide by --http.",
+                )
 
 
 def _post(connection: Connection, job: str, decisions: list[dict[str, Any]]) -> None:
