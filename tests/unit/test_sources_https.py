@@ -154,6 +154,14 @@ async def test_a_redirect_on_the_host_is_followed_and_one_off_it_is_not(site):
         assert not (await site.look(path)).verified
 
 
+async def test_a_redirect_that_says_not_where_to_verifies_nothing_and_fails_nobody(site):
+    site.answers["/unsaid"] = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n"
+
+    found = await site.look("/unsaid")
+
+    assert (found.verified, found.detail) == (False, "the host answers 302")
+
+
 async def test_a_redirect_to_another_host_is_not_followed_even_if_findings_may_cite_that_one(site):
     site.answers["/moved"] = redirect(f"https://127.0.0.1:{site.port}/page")
     source = {"ca_file": site.ca_file, "allow_private": True}

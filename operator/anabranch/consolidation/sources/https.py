@@ -83,7 +83,7 @@ class HttpsResolver:
 
 
 async def _judge(response: httpx.Response, url: str) -> Found | str:
-    if response.is_redirect:
+    if response.has_redirect_location:
         return urljoin(url, response.headers["location"])
     if response.status_code >= 500 or response.status_code == 429:
         raise UnreachableSourceError(
