@@ -32,6 +32,11 @@ def batch(branch_id="br", **changed):
     return body | {"content_hash": changed.get("content_hash", batch_hash(body))}
 
 
+def in_scopes(count):
+    changes = [{"key": "k", "content": 1, "scope": f"s{number}"} for number in range(count)]
+    return {"changes": changes, "source_locators": [[]] * count, "base_revisions": ["0"] * count}
+
+
 def test_a_batch_tells_what_it_would_touch():
     changes = [
         {"key": "k", "content": 1},
@@ -80,6 +85,9 @@ def test_a_batch_that_was_altered_on_the_way_is_refused():
         (canonical_bytes(batch(changes=[{"key": "", "content": 1}])), "changes.0.key"),
         (canonical_bytes(batch(extra=1)), "extra"),
         (canonical_bytes(batch(changes=[{"op": "tombstone", "key": "k", "content": 1}])), "tombstone"),
+        (canonical_bytes(batch(observed_at="0001-01-01T00:00:00+14:00")), "observed_at"),
+        (canonical_bytes(batch(observed_at="2026-01-01T00:00:00")), "observed_at"),
+        (canonical_bytes(batch(**in_scopes(33))), "33 scopes"),
         (b"\xff\xfe", "JSON"),
     ],
 )

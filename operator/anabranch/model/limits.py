@@ -26,4 +26,7 @@ PAGE_DEFAULT: Final = 100
 PAGE_MAX: Final = 1_000
 REVIEW_BYTES: Final = 64 << 10
 SOURCES_PER_CHANGE: Final = 32
+TEXT_PATTERN: Final = r"^[^\x00]*$"
+"""Free text: anything but NUL, which Postgres cannot keep."""
+
 TASK_BYTES: Final = 1_024

@@ -7,10 +7,19 @@ OpenAPI document.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StringConstraints,
+    model_validator,
+)
 
 from anabranch.model import limits
 from anabranch.model.canonical import ContentHash, content_hash
@@ -31,8 +40,16 @@ def _valid(check: Any) -> AfterValidator:
     return AfterValidator(validate)
 
 
+def _in_utc(value: datetime) -> datetime:
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("the time lies outside the years 1 to 9999 of UTC") from None
+
+
 Hash = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 Revision = Annotated[str, StringConstraints(pattern=r"^(0|[1-9][0-9]{0,17})$")]
+Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 Sequence = Annotated[int, Field(ge=1, le=limits.MAX_SAFE_INTEGER)]
 Generation = Annotated[int, Field(ge=1, le=limits.MAX_SAFE_INTEGER)]
 Key = Annotated[str, _valid(check_key)]
@@ -135,7 +152,7 @@ class FindingBatch(Wire):
     changes: tuple[Change, ...] = Field(max_length=limits.BATCH_CHANGES)
     source_locators: tuple[tuple[Locator, ...], ...] = Field(description="a list for each change")
     base_revisions: tuple[Revision, ...] = Field(description='one for each change; "0" for a new key')
-    observed_at: datetime | None = None
+    observed_at: Moment | None = None
     final: bool = False
     last_acknowledged_sequence: int | None = Field(default=None, ge=0, description="with `final`: the last receipt")
 
@@ -146,6 +163,8 @@ class FindingBatch(Wire):
                 raise ValueError(f"`{name}` has {len(getattr(self, name))} entries for {len(self.changes)} changes")
         if any(len(sources) > limits.SOURCES_PER_CHANGE for sources in self.source_locators):
             raise ValueError(f"a change has more than {limits.SOURCES_PER_CHANGE} source locators")
+        if (scopes := len({change.scope for change in self.changes})) > limits.LINE_SCOPES:
+            raise ValueError(f"the changes are in {scopes} scopes, and a line has {limits.LINE_SCOPES} at most")
         if self.final and self.last_acknowledged_sequence is None:
             raise ValueError("a final batch needs `last_acknowledged_sequence`")
         return self

@@ -24,7 +24,7 @@ class BranchRequest(Wire):
     agent_id: LongToken | None = Field(default=None, description="default: the ServiceAccount's name")
     agent_instance: Token = "default"
     service_account: Name | None = Field(default=None, description="default: the caller's own")
-    task: Annotated[str, StringConstraints(max_length=limits.TASK_BYTES)] = ""
+    task: Annotated[str, StringConstraints(max_length=limits.TASK_BYTES, pattern=limits.TEXT_PATTERN)] = ""
     sharing_policy: SharingPolicy = SharingPolicy()
 
 
@@ -51,7 +51,7 @@ class DecisionRequest(Wire):
     content_hash: Hash = Field(description="of the candidate's content, as seen")
     base_revision: Revision = Field(description='of the record that it would replace, as seen; "0" where there is none')
     action: Literal["accept", "reject"]
-    reason: Annotated[str, StringConstraints(max_length=512)] = ""
+    reason: Annotated[str, StringConstraints(max_length=512, pattern=limits.TEXT_PATTERN)] = ""
 
 
 class ReviewRequest(Wire):

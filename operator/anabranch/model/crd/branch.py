@@ -96,7 +96,7 @@ class BranchSpec(Spec):
 
     task: Annotated[
         str,
-        StringConstraints(max_length=limits.TASK_BYTES),
+        StringConstraints(max_length=limits.TASK_BYTES, pattern=limits.TEXT_PATTERN),
         Field(
             json_schema_extra=rules(
                 Rule(

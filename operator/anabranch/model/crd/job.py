@@ -82,7 +82,7 @@ class Decision(Spec):
     action: Literal["accept", "reject"]
     """accept: publish it as the key's next revision. reject: it goes no further."""
 
-    reason: Annotated[str, StringConstraints(max_length=512)] | None = None
+    reason: Annotated[str, StringConstraints(max_length=512, pattern=limits.TEXT_PATTERN)] | None = None
     """Why, for the log. At most 512 characters."""
 
 
