@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import secrets
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -132,6 +133,12 @@ class Stack:
         """Makes a namespace that goes with the stack."""
         installation.make_namespace(self.cluster, name, owner=self.owner)
 
+    def start(self) -> None:
+        """Starts operator and API unless they run, side by side, and waits until both are ready."""
+        with ThreadPoolExecutor() as executor:
+            for started in [executor.submit(self.start_operator), executor.submit(self.start_api)]:
+                started.result()
+
     def start_operator(self, name: str = "operator") -> None:
         """Starts an operator unless it runs, and waits until it is ready; another name starts another one."""
         environment = {
@@ -221,25 +228,28 @@ def up(folder: Path, *, options: Options | None = None, say: Say = folders.silen
     folder, options = folder.resolve(), options or Options()
     with folders.exclusive(folder):
         known = load(folder)
+        with ThreadPoolExecutor() as executor:
+            server = executor.submit(choose.postgres_server, folder / "postgres", durable=options.durable, say=say)
+            cluster = choose.cluster(folder / "cluster", durable=options.durable, audit=options.audit, say=say)
         stack = Stack(
             folder=folder,
-            cluster=choose.cluster(folder / "cluster", durable=options.durable, audit=options.audit, say=say),
-            server=choose.postgres_server(folder / "postgres", durable=options.durable, say=say),
+            cluster=cluster,
+            server=server.result(),
             namespace=known.namespace if known else options.namespace,
             owner=known.owner if known else options.owner,
             secrets=known.secrets if known else Secrets(),
         )
         stack.save()
         (folder / "config.yaml").write_text(yaml.safe_dump(dict(options.config)))
-        say("preparing the database")
-        _prepare_database(stack)
-        say("installing the custom resources, roles and policies")
-        others = manifests.install(namespace=stack.namespace, audience=stack.audience)
-        installation.install(stack.cluster, owner=stack.owner, definitions=manifests.crds(), others=others)
-        _keep_accounts(stack)
+        say("preparing the database; installing the custom resources, roles and policies")
+        with ThreadPoolExecutor() as executor:
+            prepared = executor.submit(_prepare_database, stack)
+            others = manifests.install(namespace=stack.namespace, audience=stack.audience)
+            installation.install(stack.cluster, owner=stack.owner, definitions=manifests.crds(), others=others)
+            _keep_accounts(stack)
+        prepared.result()
         say("starting operator and API")
-        stack.start_operator()
-        stack.start_api()
+        stack.start()
         say(f"the API answers on {stack.api_url}")
         return stack
 
