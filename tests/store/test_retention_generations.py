@@ -241,11 +241,14 @@ async def test_the_status_is_written_again_only_when_a_manifest_that_it_lists_go
 
 async def test_what_a_removed_manifest_was_called_is_forgotten_in_the_end(db, line):
     await publish_some(db, line, 3)
-    await retain(db, line, tombstones=timedelta(days=10))
+    await retain(db, line, tombstones=timedelta(days=100))
+    async with db.connection() as conn:
+        await retaining.set_back(conn, line, by=timedelta(days=99))
+    await retain(db, line, tombstones=timedelta(days=100))
     async with db.connection() as conn:
         assert await manifests.named(conn, line=line, generation=2) is not None
-        await retaining.set_back(conn, line, by=timedelta(days=11))
-    await retain(db, line, tombstones=timedelta(days=10))
+        await retaining.set_back(conn, line, by=timedelta(days=2))
+    await retain(db, line, tombstones=timedelta(days=100))
     async with db.connection() as conn:
         assert await manifests.named(conn, line=line, generation=2) is None
         assert await manifests.named(conn, line=line, generation=4) is not None

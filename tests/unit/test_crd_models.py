@@ -14,7 +14,9 @@ from anabranch.model.crd import (
     ManifestSummary,
     ReviewPolicy,
     format_duration,
+    format_period,
     parse_duration,
+    parse_period,
 )
 from anabranch.model.errors import InvalidInputError
 
@@ -94,6 +96,18 @@ def test_a_duration_is_a_number_and_a_unit(text, seconds):
 def test_another_form_of_duration_is_refused(text):
     with pytest.raises(ValueError, match="a whole number and a unit"):
         parse_duration(text)
+
+
+@pytest.mark.parametrize("text", ["1s", "90s", "12h", "1d", "30d", "36500d"])
+def test_periods_read_back_as_they_were_written_days_included(text):
+    assert format_period(parse_period(text)) == text
+    assert format_period(timedelta(hours=48)) == "2d"
+
+
+@pytest.mark.parametrize("text", ["", "0d", "30", "1w", "P1D", "1.5d", "-1d", "1000000d", "1d12h", None])
+def test_another_form_of_period_is_refused(text):
+    with pytest.raises(ValueError, match="a whole number and a unit: 90s, 12h, 30d"):
+        parse_period(text)
 
 
 def test_a_status_leaves_out_what_does_not_hold_any_more():

@@ -102,6 +102,21 @@ def test_a_branch_that_waits_is_pending():
     assert [(c["type"], c["status"]) for c in patch["conditions"]] == [("Ready", "False"), ("Reconciling", "True")]
 
 
+def test_a_branch_of_a_generation_that_was_pruned_before_it_forked_is_expired():
+    pending = Seen.of(waiting_status(waiting(), seen=Seen(), now=T0))
+    row = waiting(condition="Stalled", reason="GenerationPruned", message="Generation 3 was pruned.")
+    status = waiting_status(row, seen=pending, now=T0)
+    assert status["phase"] == "Expired"
+    assert [(c["type"], c["status"], c["reason"]) for c in status["conditions"]] == [
+        ("Ready", "False", "GenerationPruned"),
+        ("Stalled", "True", "GenerationPruned"),
+    ]
+    assert [(o.reason, o.type) for o in occurrences("Branch", before=pending, status=status)] == [
+        ("Expired", "Normal"),
+        ("GenerationPruned", "Warning"),
+    ]
+
+
 def test_a_resource_that_is_not_understood_any_more_keeps_what_its_status_told():
     active = Seen.of(branch_status(branch(), seen=Seen(), now=T0).whole())
     patch = waiting_status(waiting(condition="Stalled", reason="InvalidSpec"), seen=active, now=T0)

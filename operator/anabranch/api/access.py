@@ -19,7 +19,13 @@ from anabranch.branches import read as branches
 from anabranch.consolidation import read as consolidation
 from anabranch.identity import Caller, Grant, grants
 from anabranch.identity.permissions import absent
-from anabranch.model.errors import ForbiddenError, NotFoundError, UnauthenticatedError, UnavailableError
+from anabranch.model.errors import (
+    ForbiddenError,
+    NotFoundError,
+    ReclaimedError,
+    UnauthenticatedError,
+    UnavailableError,
+)
 from anabranch.model.ids import is_id
 from anabranch.store.branches import BranchRow
 from anabranch.store.jobs import JobRow
@@ -169,6 +175,22 @@ class OfBranch(Asking):
 
 class OfOwnBranch(OfBranch):
     """For what only the branch's own agent may touch, whatever grants others hold."""
+
+    async def __call__(
+        self, parts: WithParts, credentials: Credentials, namespace: NamespacePath, branch: BranchPath
+    ) -> OnBranch:
+        """Authenticate, find the branch, check the grant, and that the branch has its data still."""
+        seen = await super().__call__(parts, credentials, namespace, branch)
+        if seen.branch.kept != "whole":
+            raise ReclaimedError(
+                "The run is over, and retention has removed what it brought.", hint="Fork a new branch to go on."
+            )
+        return seen
+
+    def document(self, operation: dict[str, Any]) -> None:
+        """Say that the data may be gone."""
+        super().document(operation)
+        may_fail(operation, ReclaimedError)
 
     def admits(self, caller: Caller, row: BranchRow) -> bool:
         """Whether the caller is the branch's agent."""

@@ -116,6 +116,7 @@ def _policy(resource: BaselineResource) -> dict[str, Any]:
     return {
         "review": resource.spec.review.model_dump(mode="json", by_alias=True),
         "limits": resource.spec.limits.model_dump(mode="json", by_alias=True),
+        "retention": resource.spec.retention.model_dump(mode="json", by_alias=True),
     }
 
 

@@ -174,6 +174,7 @@ async def _jobs(db: Database, line: str, policy: RetentionPolicy, now: datetime)
     """Remove what finished jobs have left: candidates where no run stands for them, logs, and rows in the end."""
     async with db.connection() as conn:
         branchless = await reclaiming.branchless_jobs(conn, line=line, before=now - policy.completed_runs, limit=_JOBS)
+        await reclaiming.leave_jobs(conn, line=line, job_ids=branchless)
     more = bool(branchless)
     while more:
         async with db.transaction() as conn:

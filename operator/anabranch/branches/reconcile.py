@@ -144,8 +144,11 @@ async def _fork_from(db: Database, resource: BranchResource, state: LineState) -
             )
             # A deletion that came in between has not seen the branch; one that comes now does.
             stands = await purging.stands(conn, line=line)
-    except (NotFoundError, GoneError) as error:
+    except NotFoundError as error:
         await waits.stall(db, resource, reason="GenerationUnavailable", message=str(error), needs=resource.baseline)
+        return None
+    except GoneError as error:
+        await waits.stall(db, resource, reason=waits.GENERATION_PRUNED, message=str(error), needs=resource.baseline)
         return None
     if not stands:
         message = purging.farewell(*resource.baseline)

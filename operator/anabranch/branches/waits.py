@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from anabranch.store.database import Connection, Database
     from anabranch.store.waiting import Kind
 
+GENERATION_PRUNED: Final = "GenerationPruned"
+"""Why a Branch never forks: retention removed the generation that it names."""
+
 _LONGEST_SECONDS: Final = 30.0
 
 

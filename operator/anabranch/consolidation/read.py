@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from anabranch.baselines.records import fact
 from anabranch.model.answers import ReviewEntry, Transition
 from anabranch.model.canonical import hash_text
+from anabranch.model.errors import ReclaimedError
 from anabranch.model.ids import is_id
 from anabranch.model.objects import ConsolidationJob, KnowledgeCandidate, SourceCheck
 from anabranch.store import branches, candidates, jobs, lines, projection
@@ -83,7 +84,14 @@ async def candidate_page(  # noqa: PLR0913  (a page has that many bounds)
 
     Returns:
         Those to be seen, and the id to go on after; None when there are no more.
+
+    Raises:
+        ReclaimedError: If retention has removed them.
     """
+    if job.kept != "whole":
+        raise ReclaimedError(
+            "The job is done, and retention has removed its candidates.", hint="What it published is in the baseline."
+        )
     async with db.connection() as conn:
         found = await candidates.with_content(conn, line=job.line, job_id=job.job_id, after=after, limit=limit)
     shown = [_candidate(view, readable) for view in found if branch_id is None or view.candidate.branch_id == branch_id]
@@ -91,7 +99,15 @@ async def candidate_page(  # noqa: PLR0913  (a page has that many bounds)
 
 
 async def transition_page(db: Database, job: JobRow, *, after: int, limit: int) -> list[Transition]:
-    """What happened to a job, in order."""
+    """What happened to a job, in order.
+
+    Raises:
+        ReclaimedError: If retention has removed its log.
+    """
+    if job.kept == "row":
+        raise ReclaimedError(
+            "The job is done, and retention has removed its log.", hint="What it published is in the baseline."
+        )
     async with db.connection() as conn:
         found = await jobs.transitions(conn, line=job.line, job_id=job.job_id, after=after, limit=limit)
     return [

@@ -19,6 +19,7 @@ import kopf
 import structlog
 import yaml
 
+from anabranch.baselines import retention
 from anabranch.consolidation import schedule, work
 from anabranch.consolidation.services import Services
 from anabranch.consolidation.sources import SourcesConfig
@@ -117,6 +118,7 @@ class _Process:
                 Visits(db, self._reconciler),
                 Births(db, kube, announcer=self._announcer, changed=self._ring),
                 Chore("batches", self._make_jobs),
+                Chore("retention", self._retain),
                 Deletions(db, self._reconciler),
             ]
         )
@@ -183,6 +185,9 @@ class _Process:
         if made:
             self._ring()
         return made == _AT_ONCE
+
+    async def _retain(self) -> bool:
+        return await retention.turn(self._db)
 
     def _observe(self, kind: OwnName, body: Mapping[str, Any]) -> None:
         self._projector.observe(kind, body)

@@ -26,6 +26,9 @@ _LONGEST: Final = timedelta(days=36_500)
 _SHORTEST_PAUSE: Final = timedelta(seconds=5)
 _LONGEST_PAUSE: Final = timedelta(minutes=10)
 
+_SHORTEST_MEMORY: Final = timedelta(days=90)
+"""However short the promises are: who names a removed generation by its id is to be told that it was removed."""
+
 _PURGE_SLACK: Final = 1.1
 """A tombstone may stay a tenth longer than promised, so that many go together: each purge is a generation."""
 
@@ -89,7 +92,7 @@ class RetentionPolicy:
     @property
     def memory(self) -> timedelta:
         """How long it is remembered what a removed generation was called, and when it was made."""
-        return max(self._periods())
+        return max(*self._periods(), _SHORTEST_MEMORY)
 
     def _periods(self) -> tuple[timedelta, ...]:
         return self.age, self.events, self.completed_runs, self.tombstones, self.transitions

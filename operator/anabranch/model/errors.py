@@ -77,6 +77,12 @@ class GoneError(AnabranchError):
     code = "Gone"
 
 
+class ReclaimedError(GoneError):
+    """Retention removed what the run or the job had brought, some time after its end; what it published stays."""
+
+    code = "Reclaimed"
+
+
 class PreconditionFailedError(AnabranchError):
     """If-Match or If-None-Match does not hold."""
 

@@ -44,7 +44,8 @@ class JobRow:
         fence: Raised with each claim; who holds an older one can write nothing.
         holder: The process that works on it.
         lease_seconds: How long a claim lasts unless renewed.
-        kept: ``whole``, until retention removes its candidates and reviews (``log``), then its log (``row``).
+        kept: ``whole``, until retention removes its candidates and reviews (``leaving``, then ``log``), and then its
+            log (``row``).
         counts: ``received``, ``duplicates``, ``accepted``, ``rejected``, ``conflicting``, ``held``.
         version: Counts the changes that the resource's status shows.
     """
@@ -80,7 +81,7 @@ class JobRow:
     finished_at: datetime | None
     deleted_at: datetime | None
     version: int
-    kept: Literal["whole", "log", "row"] = "whole"
+    kept: Literal["whole", "leaving", "log", "row"] = "whole"
 
 
 _FIELDS: Final = tuple(field.name for field in fields(JobRow))

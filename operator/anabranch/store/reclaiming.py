@@ -95,6 +95,17 @@ async def empty_run(conn: Connection, *, line: str, run: Leaving) -> bool:
     return more
 
 
+async def leave_jobs(conn: Connection, *, line: str, job_ids: Sequence[str]) -> None:
+    """Begin to remove what finished jobs have decided about.
+
+    Args:
+        conn: A connection.
+        line: The line.
+        job_ids: As `branchless_jobs` gave them.
+    """
+    await _sql.leave_jobs(conn, line=line, job_ids=list(job_ids))
+
+
 async def branchless_jobs(conn: Connection, *, line: str, before: datetime, limit: int) -> list[str]:
     """Jobs without a branch that finished before a moment, the oldest first; arguments as in `ended_runs`."""
     return await queries.rows(_sql.branchless_jobs(conn, line=line, before=before, limit=limit), _job_id)
@@ -106,7 +117,7 @@ async def empty_jobs(conn: Connection, *, line: str, job_ids: Sequence[str]) -> 
     Args:
         conn: Inside a transaction.
         line: The line.
-        job_ids: As `branchless_jobs` gave them.
+        job_ids: As they were given to `leave_jobs`.
     """
     more = await _drop_decisions(conn, line=line, job_ids=job_ids)
     if not more:

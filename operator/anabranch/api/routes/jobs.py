@@ -23,7 +23,7 @@ from anabranch.api.routing import Route, may_fail
 from anabranch.consolidation import read, review
 from anabranch.identity import grants
 from anabranch.model.answers import CandidatePage, JobPage, ReviewAnswer, TransitionPage
-from anabranch.model.errors import ConflictError
+from anabranch.model.errors import ConflictError, ReclaimedError
 from anabranch.model.limits import REVIEW_BYTES
 from anabranch.model.objects import ConsolidationJob, JobState
 from anabranch.model.requests import ReviewRequest
@@ -34,6 +34,8 @@ AtJob = Annotated[OnJob, Depends(OfJob(grants.SEE_CANDIDATES))]
 
 _deciding: dict[str, object] = {}
 may_fail(_deciding, review.StaleReviewError, review.SelfReviewError, ConflictError)
+_reading: dict[str, object] = {}
+may_fail(_reading, ReclaimedError)
 
 
 class JobsQuery(Paging):
@@ -72,7 +74,7 @@ async def get_job(at: AtJob, parts: WithParts, request: Request) -> Response:
     return kept(request, job, caching=ASK_AGAIN)
 
 
-@router.get("/{job}/candidates", response_model=CandidatePage, summary="List candidates")
+@router.get("/{job}/candidates", response_model=CandidatePage, summary="List candidates", openapi_extra=_reading)
 async def list_candidates(at: AtJob, parts: WithParts, query: PageQuery) -> Response:
     """What the job decides about, each beside the record that it would replace. An agent sees its own findings."""
     pager = Pager(parts.sealer, f"candidates {at.job.job_id}")
@@ -88,7 +90,7 @@ async def list_candidates(at: AtJob, parts: WithParts, query: PageQuery) -> Resp
     return reply(CandidatePage.model_construct(items=tuple(items), next_cursor=pager.cursor(place)))
 
 
-@router.get("/{job}/transitions", response_model=TransitionPage, summary="List transitions")
+@router.get("/{job}/transitions", response_model=TransitionPage, summary="List transitions", openapi_extra=_reading)
 async def list_transitions(at: AtJob, parts: WithParts, query: PageQuery) -> Response:
     """What happened to the job, step by step."""
     pager = Pager(parts.sealer, f"transitions {at.job.job_id}")

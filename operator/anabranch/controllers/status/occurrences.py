@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from anabranch.kube.kinds import OwnName
     from anabranch.store.manifests import ManifestRow
 
-_MADE: Final = {"import": "Imported", "publication": "Published", "restore": "Restored"}
+_MADE: Final = {"import": "Imported", "publication": "Published", "restore": "Restored", "purge": "Purged"}
 _ALARMING: Final = {"Stalled", "ImportMissing"}
 _PHASES: Final[dict[str, tuple[str, Literal["Normal", "Warning"]]]] = {
     "Completed": ("The run is completed, and all its findings are in.", "Normal"),
     "Stale": ("The agent has not been heard of.", "Warning"),
     "Denied": ("The agent's grant was revoked.", "Warning"),
-    "Expired": ("The branch was reclaimed.", "Normal"),
+    "Expired": ("The branch takes no findings any more.", "Normal"),
 }
 
 

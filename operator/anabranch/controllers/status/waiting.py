@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from anabranch.branches.waits import GENERATION_PRUNED
 from anabranch.controllers.status.conditions import Draft, Seen, dated
 from anabranch.store.purging import BASELINE_DELETED
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
 
     from anabranch.store.waiting import WaitingRow
 
+
+_OVER: Final = {BASELINE_DELETED, GENERATION_PRUNED}
+"""What a Branch waits for that never comes."""
 
 _ENDED: Final = {"Completed", "Denied"}
 """How runs may have ended before their Baseline was deleted with its data."""
@@ -39,7 +43,7 @@ def waiting_status(row: WaitingRow, *, seen: Seen, now: datetime) -> dict[str, A
         "observedGeneration": row.observed_generation,
         "conditions": [condition.model_dump(mode="json", by_alias=True, exclude_none=True) for condition in conditions],
     }
-    if row.kind == "Branch" and row.reason == BASELINE_DELETED and seen.marks.get("phase") not in _ENDED:
+    if row.kind == "Branch" and row.reason in _OVER and seen.marks.get("phase") not in _ENDED:
         status["phase"] = "Expired"
     elif row.kind == "Branch" and "phase" not in seen.marks:
         status["phase"] = "Pending"

@@ -1,6 +1,15 @@
 """The three custom resources as pydantic models: `spec` to read, `status` to write, and the schemas of both."""
 
-from anabranch.model.crd.base import API_VERSION, GROUP, VERSION, Condition, format_duration, parse_duration
+from anabranch.model.crd.base import (
+    API_VERSION,
+    GROUP,
+    VERSION,
+    Condition,
+    format_duration,
+    format_period,
+    parse_duration,
+    parse_period,
+)
 from anabranch.model.crd.baseline import (
     ArchiveSource,
     AutoAccept,
@@ -12,6 +21,7 @@ from anabranch.model.crd.baseline import (
     ManifestSummary,
     Pin,
     Restore,
+    Retention,
     ReviewPolicy,
 )
 from anabranch.model.crd.branch import Agent, BaselineRef, BranchSpec, BranchStatus, ParentManifest, SharingPolicy
@@ -56,9 +66,12 @@ __all__ = [
     "Pin",
     "Resource",
     "Restore",
+    "Retention",
     "Review",
     "ReviewPolicy",
     "SharingPolicy",
     "format_duration",
+    "format_period",
     "parse_duration",
+    "parse_period",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints
@@ -15,6 +16,7 @@ from anabranch.model.crd.base import (
     Id,
     Name,
     Ordinal,
+    Period,
     Report,
     Rule,
     Scope,
@@ -115,7 +117,7 @@ class ReviewPolicy(Spec):
     accepted; conflicts, summaries, merges and deletions wait all the same."""
 
     require_sources: bool = True
-    """Reject a finding, as Unsupported, when a source that it names cannot be verified or it names none."""
+    """Reject a finding, as Unsupported, when none of the sources that it names can be verified, or it names none."""
 
     auto_accept: AutoAccept = AutoAccept()
     """With mode Automatic: which findings need no reviewer."""
@@ -138,6 +140,31 @@ class BaselineLimits(Spec):
 
     batch_bytes: Annotated[int, Field(ge=1024, le=limits.BATCH_BYTES)] = limits.BATCH_BYTES
     """Largest batch of findings that a branch may submit, in bytes of canonical JSON."""
+
+
+class Retention(Spec):
+    """What is kept of the past, each for how long at least."""
+
+    generations: Annotated[int, Field(ge=1, le=100_000)] = 50
+    """The newest so many manifests are kept, however old. One that is neither among them nor younger than `age` is
+    removed; never one that is current, previous or pinned, or that a running branch forked from."""
+
+    age: Period = timedelta(days=30)
+    """A manifest is kept for this long after another took its place, however many there are: 90s, 12h, 30d."""
+
+    events: Period = timedelta(days=7)
+    """How long the feed reaches back. A follower that was away for longer reads a manifest anew."""
+
+    completed_runs: Period = timedelta(days=30)
+    """How long what a run brought (batches, evidence, private records, candidates, reviews) is kept after its end. What
+    it published stays, and a run with undecided findings is not over."""
+
+    tombstones: Period = timedelta(days=90)
+    """How long the mark of a deleted record is kept. Marks are taken out several at a time, by a manifest of its own,
+    and not before every manifest that shows the record is gone."""
+
+    transitions: Period = timedelta(days=90)
+    """How long a finished job and the log of its steps are kept; not for less than `completedRuns`."""
 
 
 class Adoption(Spec):
@@ -186,6 +213,9 @@ class BaselineSpec(Spec):
 
     review: ReviewPolicy = ReviewPolicy()
     """Who decides what becomes a fact. Changing it needs the verb `update` on `baselines/policy`."""
+
+    retention: Retention = Retention()
+    """What is kept of the past, and for how long."""
 
     limits: BaselineLimits = BaselineLimits()
     """Bounds of this Baseline, below those of the installation."""

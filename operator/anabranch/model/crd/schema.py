@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
-from anabranch.model.crd.base import format_duration
+from anabranch.model.crd.base import format_period
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +69,7 @@ class _Generator(GenerateJsonSchema):
 
     def encode_default(self, dft: Any) -> Any:
         if isinstance(dft, timedelta):
-            return format_duration(dft)
+            return format_period(dft)
         if isinstance(dft, BaseModel):
             # Such a part has a default for each field, and the API server fills them in one after the other.
             return dft.model_dump(mode="json", by_alias=True, exclude_defaults=True)

@@ -23,6 +23,9 @@ SELECT true FROM branches WHERE line = :line AND branch_id = :branch_id FOR UPDA
 
 -- name: leave(line, branch_id, through)!
 -- From now on the run's data is gone for whoever asks; how far its batches went is kept.
+WITH jobs AS (
+    UPDATE jobs SET kept = 'leaving' WHERE line = :line AND branch_id = :branch_id AND kept = 'whole'
+)
 UPDATE branches SET kept = 'leaving', final_sequence = coalesce(final_sequence, :through)
 WHERE line = :line AND branch_id = :branch_id;
 
@@ -35,10 +38,14 @@ WHERE b.line = :line AND b.kept = 'leaving'
 ORDER BY b.branch_id
 LIMIT :limit;
 
+-- name: leave_jobs(line, job_ids)!
+-- From now on the candidates of these jobs are gone for whoever asks.
+UPDATE jobs SET kept = 'leaving' WHERE line = :line AND job_id = ANY(:job_ids::text[]) AND kept = 'whole';
+
 -- name: branchless_jobs(line, before, limit)
 -- Finished jobs that no branch stands for: what a changed import proposed.
 SELECT j.job_id FROM jobs AS j
-WHERE j.line = :line AND j.branch_id IS NULL AND j.kept = 'whole' AND j.finished_at < :before
+WHERE j.line = :line AND j.branch_id IS NULL AND j.kept IN ('whole', 'leaving') AND j.finished_at < :before
 ORDER BY j.finished_at
 LIMIT :limit;
 
@@ -101,7 +108,7 @@ DELETE FROM completions WHERE line = :line AND branch_id = :branch_id;
 
 -- name: keep_logs(line, job_ids)!
 -- Of these jobs only the rows and their logs are left.
-UPDATE jobs SET kept = 'log' WHERE line = :line AND job_id = ANY(:job_ids::text[]) AND kept = 'whole';
+UPDATE jobs SET kept = 'log' WHERE line = :line AND job_id = ANY(:job_ids::text[]) AND kept = 'leaving';
 
 -- name: keep_branch_row(line, branch_id)!
 -- Of this run only the row is left.

@@ -82,8 +82,8 @@ CREATE INDEX branches_gone ON branches (line, branch_id) WHERE kept = 'row' AND 
 
 ALTER TABLE jobs
     ADD COLUMN kept text NOT NULL DEFAULT 'whole' CHECK (kept IN
-        ('whole', 'log', 'row'));                           -- log: no candidates; row: its resource is still there
-CREATE INDEX jobs_branchless ON jobs (line, finished_at) WHERE branch_id IS NULL AND kept = 'whole';
+        ('whole', 'leaving', 'log', 'row'));                -- log: no candidates; row: its resource is still there
+CREATE INDEX jobs_branchless ON jobs (line, finished_at) WHERE branch_id IS NULL AND kept IN ('whole', 'leaving');
 CREATE INDEX jobs_logged ON jobs (line, finished_at) WHERE kept = 'log';
 CREATE INDEX jobs_gone ON jobs (line, job_id) WHERE kept = 'row' AND (deleted_at IS NOT NULL OR uid IS NULL);
 CREATE INDEX jobs_branch ON jobs (line, branch_id);
