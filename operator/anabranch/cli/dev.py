@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -34,7 +35,7 @@ def command(directory: Path | None, *, down: bool) -> None:
 Running. In a shell:
 
   export KUBECONFIG={stack.cluster.kubeconfig}
-  export PATH={kubectl.parent}:$PATH
+  export PATH={Path(sys.executable).parent}:{kubectl.parent}:$PATH
   export ANABRANCH_URL={stack.api_url}
   export ANABRANCH_AUDIENCE={stack.audience}
 
