@@ -46,6 +46,17 @@ WITHOUT_LINE = {
             "agents.claim",
             "agents.owner",
         ),
+        "what the cluster lacks, of any line: a sweep compares all there is": (
+            "drift.absent_baselines",
+            "drift.absent_branches",
+            "drift.absent_jobs",
+        ),
+        "what the cluster shows of a resource, whose line it does not tell": (
+            "drift.take_back_branch",
+            "drift.rewind_baseline",
+            "drift.rewind_branch",
+            "drift.rewind_job",
+        ),
         "settings of one transaction, or temporary tables of its own": (
             "importing.be_patient",
             "trie.relax",

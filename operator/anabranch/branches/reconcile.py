@@ -13,7 +13,7 @@ from anabranch.branches import waits
 from anabranch.identity import Caller, grants
 from anabranch.model.errors import GoneError, NotFoundError
 from anabranch.model.ids import LineId, new_branch_id, new_run_id
-from anabranch.store import agents, branches, lines, purging, waiting
+from anabranch.store import agents, branches, drift, lines, purging, waiting
 
 if TYPE_CHECKING:
     from anabranch.identity import Grants
@@ -43,6 +43,8 @@ async def reconcile(db: Database, resource: BranchResource, *, grants: Grants) -
     if branch is None:
         return
     async with db.transaction() as conn:
+        if branch.deleted_at is not None:
+            await drift.take_back_branch(conn, namespace=branch.namespace, name=branch.name, uid=branch.uid)
         await branches.update_spec(
             conn,
             line=branch.line,

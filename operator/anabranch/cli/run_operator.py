@@ -61,6 +61,7 @@ from anabranch.manifests import DEFAULT_NAMESPACE
 @click.option(
     "--workers", metavar="N", type=click.IntRange(1, 64), default=4, show_default=True, help="Jobs worked on at once."
 )
+@click.option("--accept-missing", is_flag=True, help="Whatever the cluster lacks was deleted, however much it is.")
 def command(
     *,
     dsn: str,
@@ -72,6 +73,7 @@ def command(
     health_host: str,
     health_port: int,
     workers: int,
+    accept_missing: bool,
 ) -> None:
     """Run the operator. Several may run at once: one leads and writes status, the database fences all of them."""
     settings = Settings(
@@ -84,6 +86,7 @@ def command(
         health_host=health_host,
         health_port=health_port,
         workers=workers,
+        accept_missing=accept_missing,
     )
     logs.configure()
     asyncio.run(run(settings))

@@ -34,6 +34,7 @@ from anabranch.controllers.health import Health
 from anabranch.controllers.projector import Projector
 from anabranch.controllers.reconciler import Reconciler
 from anabranch.controllers.services import controllers
+from anabranch.controllers.sweep import Scope, Sweep
 from anabranch.controllers.visits import Visits
 from anabranch.controllers.wake import Chore, WakeQueue, listen
 from anabranch.controllers.workers import Workers
@@ -123,6 +124,18 @@ class _Process:
             ]
         )
         self._guard = GuardFollower(guard, self._reconciler)
+        self._sweep = Sweep(
+            db,
+            kube,
+            reconciler=self._reconciler,
+            tell=self._announcer.tell,
+            scope=Scope(
+                namespaces=settings.namespaces,
+                system_namespace=settings.system_namespace,
+                lease=settings.lease,
+                trusting=settings.accept_missing,
+            ),
+        )
         self._config_maps = ConfigMapFollower(kube, self._reconciler, namespaces=settings.namespaces)
         self._registry = watching.registry(
             self._reconciler,
@@ -158,6 +171,7 @@ class _Process:
         async with (
             _background(self._projector.run(), name="projector") as projecting,
             _background(self._config_maps.run(), name="ConfigMaps") as following,
+            _background(self._sweep.run(), name="sweep") as sweeping,
             _background(self._guard.run(), name="review guard") as guarding,
         ):
             kopf_tasks = await kopf.spawn_tasks(
@@ -170,9 +184,8 @@ class _Process:
             with _signals(stop):  # again: kopf has put its own in their place
                 watched = asyncio.create_task(kopf.run_tasks(kopf_tasks, ignored=_NotTheirs()), name="watches")
                 try:
-                    await _first(
-                        stop.wait(), self._leadership.lost(), tasks=(*tasks, projecting, following, guarding, watched)
-                    )
+                    own = (projecting, following, guarding, sweeping, watched)
+                    await _first(stop.wait(), self._leadership.lost(), tasks=(*tasks, *own))
                     await self._workers.stop(_GRACE_SECONDS)
                     with contextlib.suppress(AnabranchError):
                         await self._projector.look()

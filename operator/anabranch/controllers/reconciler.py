@@ -17,7 +17,7 @@ import structlog
 
 from anabranch.domain import backoff
 from anabranch.model.errors import AnabranchError, InvalidInputError
-from anabranch.store import waiting
+from anabranch.store import drift, waiting
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -165,7 +165,9 @@ class Reconciler:
             if controller.release is not None and controller.needs_visit(body):
                 await controller.release(body)
             return
-        if generation < self._newest.get(uid, 0):
+        if _is_set_back(body):
+            await self._rewind(key, body)
+        elif generation < self._newest.get(uid, 0):
             return  # older than what was reconciled already: watches lag behind reads
         try:
             resource = controller.resource.parse(body)
@@ -177,6 +179,14 @@ class Reconciler:
         if _was_stalled(body):
             async with self._db.connection() as conn:
                 await waiting.delete(conn, namespace=key.namespace, kind=key.kind, name=key.name, uid=uid)
+
+    async def _rewind(self, key: Key, body: Mapping[str, Any]) -> None:
+        """Take an older spec than was seen for the newest: the cluster was restored from a backup."""
+        metadata = body["metadata"]
+        self._newest.pop(metadata["uid"], None)
+        async with self._db.connection() as conn:
+            await drift.rewind(conn, **vars(key), uid=metadata["uid"], generation=metadata["generation"])
+        _log.warning("spec was set back", **_named(key), generation=metadata["generation"])
 
     async def _stall(self, key: Key, body: Mapping[str, Any], error: InvalidInputError) -> None:
         """Say in the status that this release does not understand the spec: the CRDs are of another one."""
@@ -214,6 +224,11 @@ class Reconciler:
 
     def _lock(self, key: Key) -> asyncio.Lock:
         return self._locks.setdefault(key, asyncio.Lock())
+
+
+def _is_set_back(body: Mapping[str, Any]) -> bool:
+    """Whether the status answers to a newer spec than there is, which no watch and no delay brings about."""
+    return bool((body.get("status") or {}).get("observedGeneration", -1) > body["metadata"]["generation"])
 
 
 def _was_stalled(body: Mapping[str, Any]) -> bool:

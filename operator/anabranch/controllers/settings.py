@@ -23,6 +23,7 @@ class Settings:
         health_host: Address for /healthz and /readyz.
         health_port: Port; 0: no health endpoint.
         workers: Jobs that this process works on at once.
+        accept_missing: Whether all that the cluster lacks was deleted, however much it is.
     """
 
     dsn: str
@@ -35,3 +36,4 @@ class Settings:
     health_host: str = "127.0.0.1"
     health_port: int = 0
     workers: int = 4
+    accept_missing: bool = False

@@ -45,6 +45,6 @@ def waiting_status(row: WaitingRow, *, seen: Seen, now: datetime) -> dict[str, A
     }
     if row.kind == "Branch" and row.reason in _OVER and seen.marks.get("phase") not in _ENDED:
         status["phase"] = "Expired"
-    elif row.kind == "Branch" and "phase" not in seen.marks:
+    elif row.kind == "Branch" and seen.marks.get("phase", "Pending") == "Pending":
         status["phase"] = "Pending"
     return status

@@ -1,0 +1,75 @@
+-- name: absent_baselines(uids, before, namespaces)
+-- Baselines that Postgres has, of lines older than a moment, and that a list has not; with how many there are in all.
+WITH known AS MATERIALIZED (
+    SELECT namespace, name, uid FROM lines
+    WHERE deleted_at IS NULL AND created_at < :before
+      AND (cardinality(:namespaces::text[]) = 0 OR namespace = ANY(:namespaces::text[]))
+    UNION
+    SELECT namespace, name, uid FROM waiting
+    WHERE kind = 'Baseline' AND (cardinality(:namespaces::text[]) = 0 OR namespace = ANY(:namespaces::text[]))
+)
+SELECT known.*, (SELECT count(*) FROM known) AS known
+FROM known
+LEFT JOIN unnest(:uids::text[]) AS seen (uid) ON seen.uid = known.uid
+WHERE seen.uid IS NULL;
+
+-- name: absent_branches(uids, before, namespaces)
+-- Branches that Postgres has, older than a moment, and that a list has not; with how many there are in all.
+WITH known AS MATERIALIZED (
+    SELECT namespace, name, uid FROM branches
+    WHERE deleted_at IS NULL AND created_at < :before
+      AND (cardinality(:namespaces::text[]) = 0 OR namespace = ANY(:namespaces::text[]))
+    UNION
+    SELECT namespace, name, uid FROM waiting
+    WHERE kind = 'Branch' AND (cardinality(:namespaces::text[]) = 0 OR namespace = ANY(:namespaces::text[]))
+)
+SELECT known.*, (SELECT count(*) FROM known) AS known
+FROM known
+LEFT JOIN unnest(:uids::text[]) AS seen (uid) ON seen.uid = known.uid
+WHERE seen.uid IS NULL;
+
+-- name: absent_jobs(uids, before, namespaces)
+-- ConsolidationJobs that Postgres has, older than a moment, and that a list has not; with how many there are in all.
+WITH known AS MATERIALIZED (
+    SELECT namespace, name, uid FROM jobs
+    WHERE deleted_at IS NULL AND uid IS NOT NULL AND created_at < :before
+      AND (cardinality(:namespaces::text[]) = 0 OR namespace = ANY(:namespaces::text[]))
+    UNION
+    SELECT namespace, name, uid FROM waiting
+    WHERE kind = 'ConsolidationJob' AND (cardinality(:namespaces::text[]) = 0 OR namespace = ANY(:namespaces::text[]))
+)
+SELECT known.*, (SELECT count(*) FROM known) AS known
+FROM known
+LEFT JOIN unnest(:uids::text[]) AS seen (uid) ON seen.uid = known.uid
+WHERE seen.uid IS NULL;
+
+-- name: take_back_branch(namespace, name, uid)!
+-- A Branch that was believed to be deleted is there. If its parent was pruned meanwhile, its run has ended.
+UPDATE branches AS b
+SET deleted_at = NULL, version = b.version + 1,
+    phase = CASE WHEN ended.so THEN 'Expired' ELSE b.phase END,
+    finished_at = CASE WHEN ended.so THEN coalesce(b.finished_at, now()) ELSE b.finished_at END
+FROM (
+    SELECT w.line, w.branch_id,
+           w.phase IN ('Active', 'Stale')
+           AND NOT EXISTS (SELECT FROM manifests AS m
+                           WHERE m.line = w.line AND m.generation = w.parent_generation) AS so
+    FROM branches AS w
+    WHERE w.namespace = :namespace AND w.name = :name AND w.uid = :uid AND w.deleted_at IS NOT NULL
+) AS ended
+WHERE b.line = ended.line AND b.branch_id = ended.branch_id;
+
+-- name: rewind_baseline(namespace, name, uid, generation)!
+-- Forget that a newer spec of this very Baseline was seen than there is.
+UPDATE lines SET observed_generation = 0, version = version + 1
+WHERE namespace = :namespace AND name = :name AND uid = :uid AND observed_generation > :generation;
+
+-- name: rewind_branch(namespace, name, uid, generation)!
+-- Forget that a newer spec of this very Branch was seen than there is.
+UPDATE branches SET observed_generation = 0, version = version + 1
+WHERE namespace = :namespace AND name = :name AND uid = :uid AND observed_generation > :generation;
+
+-- name: rewind_job(namespace, name, uid, generation)!
+-- Forget that a newer spec of this very ConsolidationJob was seen than there is.
+UPDATE jobs SET observed_generation = 0, version = version + 1
+WHERE namespace = :namespace AND name = :name AND uid = :uid AND observed_generation > :generation;
