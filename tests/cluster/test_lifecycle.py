@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 
 import asyncpg
 import pytest
-from tests.cluster.places import Place, eventually
+from tests.cluster.conftest import grant
+from tests.cluster.places import Place, eventually, finding
+
+from anabranch.controllers import sweep
+from anabranch.controllers.reconciler import Reconciler
+from anabranch.controllers.services import controllers
+from anabranch.kube.client import KubeClient
+from anabranch.manifests import LEASE, OPERATOR_ACCOUNT
+from anabranch.store.database import Database
 
 FINALIZER = "anabranch.dev/data"
 
@@ -120,3 +129,97 @@ async def test_a_namespace_goes_and_what_it_left_is_adopted_by_name_of_the_line(
     item = get(town, "baseline", "kept")
     assert (item["status"]["lineId"], item["status"]["current"]["generation"]) == (kept, 1)
     assert condition(item, "Stalled") is None
+
+
+# ------------------------------------------------------------------------------------------ while no operator is there
+
+
+async def swept(stack, *namespaces):
+    """A sweep under the operator's own accounts, in some namespaces only; whether it wants to look again."""
+    db = await Database.open(stack.operator_dsn, application_name="test sweep")
+    kube = await KubeClient.open(str(stack._account(OPERATOR_ACCOUNT).kubeconfig))
+    try:
+        kinds = controllers(db, kube=kube, grants=None, guard=None, tell=None)
+        reconciler = Reconciler(kinds, db=db, kube=kube, changed=lambda: None)
+        scope = sweep.Scope(namespaces, system_namespace=stack.namespace, lease=LEASE)
+        looks = sweep.Sweep(db, kube, reconciler=reconciler, tell=None, scope=scope)
+        return await looks.look()
+    finally:
+        await kube.close()
+        await db.close()
+
+
+async def test_deletions_that_nobody_told_are_found_and_nothing_else_is_touched(stack, town, monkeypatch):
+    town.baseline()
+    town.baseline("stays")
+    fork(town, "run", "facts")
+    fork(town, "stays", "stays")
+    for branch in ("run", "stays"):
+        wait(town, f"branch/{branch}")
+    line = get(town, "baseline", "facts")["status"]["lineId"]
+    await until(lambda: "swept" in stack.log("operator").read_text())
+
+    stack.stop("operator")
+    try:
+        town.kubectl("delete", "baseline/facts", "branch/run")
+        monkeypatch.setattr(sweep, "GRACE_SECONDS", 0.0)
+        assert await swept(stack, town.namespace) is False
+    finally:
+        stack.start_operator()
+
+    gone = "SELECT array_agg(name) FROM {} WHERE namespace = $1 AND deleted_at IS NOT NULL"
+    assert await query(stack, gone.format("lines"), town.namespace) == ["facts"]
+    assert await query(stack, gone.format("branches"), town.namespace) == ["run"]
+    assert await versions(stack, line) == 3
+
+
+async def test_statuses_that_somebody_wiped_or_forged_are_written_anew(town):
+    town.baseline()
+    fork(town, "run")
+    fork(town, "early", "none")
+    wait(town, "branch/run")
+    objects = (("baseline", "facts"), ("branch", "run"), ("branch", "early"))
+    await until(lambda: condition(get(town, "branch", "early"), "Reconciling"))
+    before = {name: get(town, kind, name)["status"] for kind, name in objects}
+    assert before["early"]["phase"] == "Pending"
+
+    wipe = json.dumps([{"op": "replace", "path": "/status", "value": {"observedGeneration": -1}}])
+    for kind, name in objects:
+        town.kubectl("patch", f"{kind}/{name}", "--subresource=status", "--type=json", f"--patch={wipe}")
+    for kind, name in objects:
+        await until(lambda kind=kind, name=name: get(town, kind, name)["status"] == before[name])
+
+    forged = json.dumps({"status": {"phase": "Completed"}})
+    town.kubectl("patch", "branch/run", "--subresource=status", "--type=merge", f"--patch={forged}")
+    await until(lambda: get(town, "branch", "run")["status"] == before["run"])
+
+
+# ---------------------------------------------------------------------------------------------------- in whatever order
+
+
+async def test_a_branch_and_a_job_may_come_before_their_baseline_and_from_another_namespace(stack, town):
+    """Everything is applied backwards, as Git may do it; the Baseline is another team's."""
+    platform = Place(stack, namespace=f"life-{secrets.token_hex(4)}")
+    stack.make_namespace(platform.namespace)
+    ref = {"namespace": town.namespace, "name": "run"}
+    platform.apply("ConsolidationJob", "by-hand", {"branchRef": ref, "batches": {"from": 1, "through": 1}})
+    fork(town, "run", namespace=platform.namespace)
+    job = await until(lambda: condition(get(platform, "consolidationjob", "by-hand"), "Reconciling"))
+    branch = await until(lambda: condition(get(town, "branch", "run"), "Reconciling"))
+    assert (job[1], branch[1]) == ("BranchUnavailable", "BaselineUnavailable")
+
+    platform.baseline(review={"mode": "Automatic"})
+    assert condition(get(town, "branch", "run"), "Ready")[0] == "False"  # consent lies with the Baseline's namespace
+    scout = {"kind": "ServiceAccount", "name": "scout", "namespace": town.namespace}
+    stack.cluster.apply([*grant(platform.namespace, scout, "anabranch-agent")])
+    wait(town, "branch/run")
+    assert (await until(lambda: condition(get(platform, "consolidationjob", "by-hand"), "Reconciling")))[1] in {
+        "BranchUnavailable", "BatchesMissing",
+    }  # fmt: skip
+
+    client = await town.client("scout")
+    branch = await client.branch(town.namespace, "run")
+    await town.submit(client, branch, finding("build/cache", "Warm it twice."), base="1")
+    wait(platform, "consolidationjob/by-hand", until="condition=Complete")
+    assert get(platform, "baseline", "facts")["status"]["current"]["generation"] == 2
+    await platform.close()

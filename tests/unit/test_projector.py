@@ -11,7 +11,7 @@ from anabranch.controllers import projector, verifying
 from anabranch.controllers.bell import Bell
 from anabranch.controllers.pacing import QUIET_SECONDS
 from anabranch.controllers.projector import Projector
-from anabranch.controllers.status import Seen, branch_status
+from anabranch.controllers.status import Seen, branch_status, waiting_status
 from anabranch.kube.errors import ObjectNotFoundError, ObjectRefusedError, StaleObjectError
 from anabranch.model.errors import UnavailableError
 from anabranch.store.projection import Dirty
@@ -292,3 +292,49 @@ async def test_a_status_that_was_restored_from_an_older_backup_is_written_again(
     await shown.look()
     await shown.look()
     assert [status[member] for _, _, status in server.patches] == [restored[member]]
+
+
+async def test_a_status_that_somebody_wiped_is_written_again_as_it_was(server, shown, restored, monkeypatch):
+    async def found(*_):
+        return "br_1"
+
+    monkeypatch.setattr(verifying, "_look_up", found)
+    shown.observe("Branch", {"metadata": METADATA, "status": restored})
+    assert await shown.look() == 0
+    shown.observe("Branch", {"metadata": METADATA, "status": {"observedGeneration": -1}})
+    await shown.look()
+    shown.observe("Branch", {"metadata": METADATA, "status": restored})
+    await shown.look()
+    assert [status for _, _, status in server.patches] == [restored]
+
+
+async def test_what_looked_like_news_for_a_moment_is_judged_by_what_was_seen_last(server, shown, restored):
+    shown.observe("Branch", {"metadata": METADATA, "status": restored})
+    await shown.look()
+    for status in ({"observedGeneration": -1}, {**restored, "phase": "Stale"}, restored):
+        shown.observe("Branch", {"metadata": METADATA, "status": status})
+    assert await shown.look() == 0
+    assert server.patches == []
+
+
+@pytest.mark.parametrize("wiped", [True, False])
+async def test_a_wait_is_shown_again_too_if_it_is_not_there(store, server, shown, restored, monkeypatch, wiped):
+    async def none(*_):
+        return None
+
+    wait = waiting()
+    store.rows = {"u": (Dirty(kind="Branch", **METADATA, line=None, id=None, version=0), wait)}
+    monkeypatch.setattr(verifying, "_look_up", none)
+    told = waiting_status(wait, seen=Seen(), now=T0)
+    status = {"observedGeneration": -1} if wiped else {**told, "endpoint": "left from before"}
+    shown.observe("Branch", {"metadata": METADATA, "status": status})
+    await shown.look()
+    await shown.look()
+    assert [status["conditions"][0]["reason"] for _, _, status in server.patches] == [wait.reason] * wiped
+
+
+async def test_an_object_that_postgres_does_not_know_is_left_alone(store, server, shown, restored):
+    store.rows = {}
+    shown.observe("Branch", {"metadata": METADATA, "status": restored})
+    assert await shown.look() == await shown.look() == 0
+    assert server.patches == []

@@ -105,10 +105,16 @@ class Projector:
         self._writing = asyncio.Semaphore(_PARALLEL)
 
     def observe(self, kind: OwnName, body: Mapping[str, Any]) -> None:
-        """Remember what the status of an object says, as the watch shows it, and have it verified."""
-        uid = body["metadata"]["uid"]
-        if uid not in self._seen:  # what this process wrote is newer than what comes back by the watch
-            self._remember(uid, Seen.of(body.get("status")))
+        """Remember what the status of an object says, as the watch shows it, and have it verified if it is news.
+
+        News is what this process has not written: the first that it sees of an object, and whatever somebody else made
+        of the status since. What it wrote a moment ago may look like news too, and then agrees.
+        """
+        uid, seen = body["metadata"]["uid"], Seen.of(body.get("status"))
+        known = self._seen.get(uid)
+        if known is None:  # later, what this process wrote is newer than what comes back by the watch
+            self._remember(uid, seen)
+        if known != seen or self._verifying.awaits(uid):
             self._verifying.add(kind, body, now=_now())
 
     def forget(self, uid: str) -> None:
@@ -142,11 +148,7 @@ class Projector:
             room = _AT_ONCE - len(rows)
             unverified = await self._verifying.due(conn, now=now, but={row.uid for row in found}, limit=max(room, 0))
             sheets = await self._sheets(conn, [*rows, *unverified])
-        rows += [
-            row
-            for row in unverified
-            if row.uid not in sheets or not self._verifying.agrees(row.uid, sheets[row.uid].status)
-        ]
+        rows += [row for row in unverified if not self._is_verified(row, sheets.get(row.uid))]
         shown = await asyncio.gather(
             *(self._show(row, sheets[row.uid]) for row in rows if row.uid in sheets), return_exceptions=True
         )
@@ -169,8 +171,6 @@ class Projector:
         for row in rows:
             if row.id is not None:
                 ids[row.kind].append(row.id)
-            elif (wait := await waiting.get(conn, namespace=row.namespace, kind=row.kind, name=row.name)) is not None:
-                sheets[row.uid] = _Sheet(waiting_status(wait, seen=self._of(row.uid), now=now), whole=False)
         for baseline in await projection.baseline_status(conn, lines=ids["Baseline"]) if ids["Baseline"] else ():
             uid = baseline.line.uid
             status = baseline_status(baseline, seen=self._of(uid), now=now)
@@ -182,13 +182,28 @@ class Projector:
         for job in await projection.job_status(conn, job_ids=jobs) if jobs else ():
             if (job_uid := job.job.uid) is not None:
                 sheets[job_uid] = _Sheet(job_status(job, seen=self._of(job_uid), now=now).whole())
+        for row in rows:
+            if row.uid in sheets:
+                continue
+            wait = await waiting.get(conn, namespace=row.namespace, kind=row.kind, name=row.name)
+            if wait is not None and wait.uid == row.uid:
+                sheets[row.uid] = _Sheet(waiting_status(wait, seen=self._of(row.uid), now=now), whole=False)
         return sheets
+
+    def _is_verified(self, row: Dirty, sheet: _Sheet | None) -> bool:
+        """Whether a status that was to be verified needs no writing: it agrees, or there is nothing to be said."""
+        if sheet is None:
+            self._verifying.drop(row.uid)
+            return True
+        return self._verifying.agrees(row.uid, sheet.status, whole=sheet.whole)
 
     async def _show(self, row: Dirty, sheet: _Sheet) -> Dirty | None:
         """Write one status; the row, if it is to be marked as shown."""
-        if row.kind == "Branch" and (until := self._pacing.wait_until(row.uid, sheet.status, now=_now())) is not None:
-            self._put_off[row] = until
-            return None
+        if row.kind == "Branch" and row.version:  # without a version: what is there is wrong, and cannot wait
+            until = self._pacing.wait_until(row.uid, sheet.status, now=_now())
+            if until is not None:
+                self._put_off[row] = until
+                return None
         before = self._of(row.uid)
         async with self._writing:
             if not self._leadership.leading:

@@ -1,8 +1,8 @@
-"""Statuses that nobody has changed, and that are wrong all the same: after etcd was restored from a backup.
+"""Statuses that are wrong though Postgres has not changed: etcd was restored from a backup, or somebody wrote them.
 
-Rows say which version was shown, and a restored cluster shows an older one, so nothing would ever be written again. So
-each status that is seen for the first time is compared, once and in bulk, with what it should say; in the usual case
-they agree, and nothing is written.
+Rows say which version was shown, and such a status shows another, so nothing would ever be written again. So each
+status that is seen for the first time, or that this process has not written, is compared with what it should say, some
+time later and in bulk; in the usual case they agree, and nothing is written.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ GRACE_SECONDS: Final = 5.0
 """What is new is shown by then in the usual way, and needs no verification."""
 
 _LOOKUPS: Final = 50
+_OF_WAITING: Final = ("observedGeneration", "conditions")
+_UNSETTLED: Final = frozenset({"leaseDeadline", "pendingBatches"})
 _IDS: Final[dict[OwnName, str]] = {"Baseline": "lineId", "Branch": "branchId", "ConsolidationJob": "jobId"}
 
 
@@ -33,7 +35,8 @@ _IDS: Final[dict[OwnName, str]] = {"Baseline": "lineId", "Branch": "branchId", "
 class _Seen:
     key: Key
     identifier: str | None
-    steady: bytes
+    settled: bytes
+    waiting: bytes
     at: float
 
 
@@ -44,22 +47,37 @@ class Verifying:
         self._seen: OrderedDict[str, _Seen] = OrderedDict()
 
     def add(self, kind: OwnName, body: Mapping[str, Any], *, now: float) -> None:
-        """Have an object's status verified after a while."""
+        """Have an object's status verified after a while, in the state in which it was seen last by then."""
         metadata, status = body["metadata"], body.get("status") or {}
-        key = Key(kind, metadata["namespace"], metadata["name"])
-        self._seen[metadata["uid"]] = _Seen(key, status.get(_IDS[kind]), steady(status), now)
+        key, before = Key(kind, metadata["namespace"], metadata["name"]), self._seen.get(metadata["uid"])
+        at = now if before is None else before.at
+        self._seen[metadata["uid"]] = _Seen(
+            key, status.get(_IDS[kind]), _settled(status), _settled(status, _OF_WAITING), at
+        )
+
+    def awaits(self, uid: str) -> bool:
+        """Whether an object's status is still to be verified."""
+        return uid in self._seen
 
     def drop(self, uid: str) -> None:
         """It was written, or is gone."""
         self._seen.pop(uid, None)
 
-    def agrees(self, uid: str, status: Mapping[str, Any]) -> bool:
-        """Whether a status that was to be verified says what it should; from now on it is verified."""
+    def agrees(self, uid: str, status: Mapping[str, Any], *, whole: bool) -> bool:
+        """Whether a status that was to be verified says what it should; from now on it is verified.
+
+        Args:
+            uid: Of the object.
+            status: What it should say.
+            whole: Whether it is all that it should say; if not, only what a waiting object says is compared.
+        """
         seen = self._seen.pop(uid, None)
-        return seen is not None and seen.steady == steady(status)
+        if seen is None:
+            return False
+        return seen.settled == _settled(status) if whole else seen.waiting == _settled(status, _OF_WAITING)
 
     async def due(self, conn: Connection, *, now: float, but: Collection[str], limit: int) -> list[Dirty]:
-        """Some whose time has come, as rows to be shown; version 0 marks nothing.
+        """Some whose time has come, as rows to be shown, without an id if they may wait; version 0 marks nothing.
 
         Args:
             conn: A connection.
@@ -78,12 +96,16 @@ class Verifying:
             if identifier is None:
                 lookups += 1
                 identifier = await _look_up(conn, seen.key, uid)
-            if identifier is None:
-                self.drop(uid)  # it waits, and its wait is shown by itself
-                continue
-            # The line is only told from None, which would mean that it waits.
+            # The line is only told from None, which means that it waits.
             found.append(Dirty(**vars(seen.key), uid=uid, line=identifier, id=identifier, version=0))
         return found
+
+
+def _settled(status: Mapping[str, Any], members: Collection[str] = ()) -> bytes:
+    """The hash of what these members of a status say; without any, all but what changes without being shown at once."""
+    if members:
+        return steady({name: status.get(name) for name in members})
+    return steady({name: value for name, value in status.items() if name not in _UNSETTLED})
 
 
 async def _look_up(conn: Connection, key: Key, uid: str) -> str | None:
