@@ -13,6 +13,7 @@ from anabranch.feed.poll import Feed
 from anabranch.feed.waking import Waking
 from anabranch.identity import Grants, Identity
 from anabranch.kube.client import KubeClient
+from anabranch.store import migrate
 from anabranch.store.database import Database
 
 
@@ -45,12 +46,14 @@ async def opened(settings: Settings) -> AsyncIterator[Parts]:
 
     Raises:
         InvalidInputError: If the cursor keys are missing or too short.
-        UnavailableError: If Postgres cannot be reached, or there is no Kubernetes configuration.
+        UnavailableError: If Postgres cannot be reached or has another schema, or there is no Kubernetes configuration.
     """
     sealer = Sealer(settings.cursor_keys)
     async with contextlib.AsyncExitStack() as stack:
         db = await Database.open(settings.dsn, application_name="anabranch-api")
         stack.push_async_callback(db.close)
+        async with db.connection() as conn:
+            await migrate.check(conn)
         kube = await KubeClient.open(settings.kubeconfig)
         stack.push_async_callback(kube.close)
         waking = await stack.enter_async_context(Waking(db, dsn=settings.listen_dsn))
