@@ -7,7 +7,7 @@ from tests.store.world import AUTOMATIC, World, decisions
 
 from anabranch.consolidation import jobs, read, review
 from anabranch.consolidation.review import SelfReviewError, StaleReviewError
-from anabranch.identity import Caller
+from anabranch.identity import Caller, grants
 from anabranch.model.canonical import hash_text
 from anabranch.model.errors import ConflictError, NotFoundError
 from anabranch.model.ids import new_candidate_id
@@ -314,6 +314,31 @@ async def test_what_is_decided_cannot_be_decided_again(db):
 
     with pytest.raises(ConflictError, match="published"):
         await desk.decide(BOB, rows, "reject")
+
+
+async def test_what_was_kept_back_does_not_tell_whether_others_say_the_same(db):
+    desk = await a_desk(
+        db,
+        {"key": "k", "content": "first", "visibility": "private"},  # as the record `a` has it
+        {"key": "l", "content": "nobody's", "visibility": "private"},
+    )
+
+    found, _ = await read.candidate_page(db, await desk.job(), branch_id=None, readable=None, after="", limit=9)
+
+    assert [(row.reason, row.content) for row in found] == [("ExportNotPermitted", None)] * 2
+
+
+async def test_an_author_is_not_told_in_which_scope_else_a_key_is(db):
+    desk = await a_desk(db, {"key": "a", "content": "second", "scope": "team/build", "base": 1})
+    (row,) = await desk.rows()
+    assert (row.reason, "shared" in row.detail) == ("ScopeChange", False)
+
+    desk.world.permissions.deny(grants.SCOPE_WRITE, name="shared")
+    await desk.decide(ADA, [row])
+    await desk.world.work()
+
+    (row,) = await desk.rows()
+    assert (row.reason, "shared" in row.detail) == ("GrantRevoked", False)
 
 
 async def test_who_may_not_read_a_record_is_not_shown_it_beside_a_finding_for_its_key(db):

@@ -52,7 +52,7 @@ async def refusals(
         if refusal := sharing.refusal(scope=row.scope, visibility=row.visibility):
             refused[row.candidate_id] = refusal
         elif lacking := [need for need in needs[row.candidate_id] if not held[need]]:
-            what = ", ".join(f"`{grant.verb}` on scope {scope}" for grant, scope in lacking)
+            what = ", ".join(f"`{grant.verb}` on {_named(scope, row)}" for grant, scope in lacking)
             refused[row.candidate_id] = ("GrantRevoked", f"{agent.username} lacks {what} in namespace {job.namespace}")
     return refused
 
@@ -70,6 +70,11 @@ def _needs(row: CandidateRow, record: RecordRow | None) -> list[tuple[Grant, str
     if row.visibility == "private":
         needs.append((grants.SCOPE_EXPORT, row.scope))
     return needs
+
+
+def _named(scope: str, row: CandidateRow) -> str:
+    """A scope in words for the candidate's author, who may not know where else its key is."""
+    return f"scope {scope}" if scope == row.scope else "the scope that the key is in"
 
 
 async def _held(

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from anabranch.baselines.records import fact
+from anabranch.domain.sharing import KEPT_BACK
 from anabranch.model.answers import ReviewEntry, Transition
 from anabranch.model.canonical import hash_text
 from anabranch.model.errors import ReclaimedError
@@ -168,6 +169,7 @@ def _job(state: projection.JobStatusRow, runs: dict[str, str]) -> ConsolidationJ
 def _candidate(view: CandidateView, readable: Collection[str] | None) -> KnowledgeCandidate:
     row, record = view.candidate, view.canonical
     shown = record is not None and (readable is None or record.scope in readable)
+    # What was kept back was not stored, but something else may have the same content: whether it does, nobody is told.
     sources = tuple(SourceCheck.model_construct(**source) for source in row.sources)
     return KnowledgeCandidate.model_construct(
         candidate_id=row.candidate_id,
@@ -177,7 +179,7 @@ def _candidate(view: CandidateView, readable: Collection[str] | None) -> Knowled
         author=row.author,
         op=row.op,
         key=row.key,
-        content=None if view.content is None else json.loads(view.content),
+        content=None if view.content is None or row.reason in KEPT_BACK else json.loads(view.content),
         scope=row.scope,
         visibility=row.visibility,
         content_hash=hash_text(row.content_hash),

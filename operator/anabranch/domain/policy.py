@@ -87,8 +87,9 @@ def route(  # noqa: PLR0911  (rules in order, a line each)
         return Route("wait", assessment.reason, assessment.detail)
     if finding.op == "tombstone":
         return Route("wait", "DeletionProposed", "a deletion is always reviewed")
+    # Its author reads this, and may not know the other scope: a reviewer sees it in the record beside.
     if record is not None and not record.tombstone and record.scope != finding.scope:
-        return Route("wait", "ScopeChange", f"it would move the key from scope {record.scope} to {finding.scope}")
+        return Route("wait", "ScopeChange", f"it would move the key to scope {finding.scope} from another")
     if not policy.automatic:
         return Route("wait", "ReviewRequired", "the baseline's review mode is Manual")
     if policy.accept_scopes and finding.scope not in policy.accept_scopes:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+KEPT_BACK: Final = frozenset({"ExportNotPermitted", "ExportNotGranted", "ScopeNotShared"})
+"""Reasons for which a change stays on its branch, so that nobody is shown its content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
