@@ -1,8 +1,10 @@
 """The entry point: what it imports, what it prints where, and how it ends."""
 
 import json
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -12,6 +14,7 @@ from anabranch.cli.lazy import LazyGroup
 from anabranch.cli.main import cli, run
 from anabranch.model.errors import NotFoundError
 
+DOCUMENTATION = Path(__file__).parents[2] / "docs" / "cli.md"
 HEAVY = {"pydantic", "httpx", "kubernetes", "kopf", "asyncpg", "sqlalchemy", "fastapi", "rich", "yaml", "asyncio"}
 
 
@@ -69,6 +72,20 @@ def test_every_command_explains_itself(capsys):
         assert run([*words, "--help"]) == 0
         out, err = capsys.readouterr()
         assert (out.split("\n")[0].split(" [")[0], err) == (f"Usage: anabranch {' '.join(words)}", "")
+
+
+def test_every_command_line_in_the_documentation_can_be_typed():
+    lines = [line for line in DOCUMENTATION.read_text().splitlines() if line.startswith("$ anabranch ")]
+    assert len(lines) > 15
+    for line in lines:
+        words = shlex.split(line.partition(" | ")[0], comments=True)[2:]
+        group, context = cli, click.Context(cli)
+        while isinstance(group, click.Group):
+            name = words.pop(0)
+            group = group.get_command(context, name)
+            assert group, f"{name} in: {line}"
+        known = {option for parameter in group.params for option in parameter.opts}
+        assert {word for word in words if word.startswith("-")} <= known, line
 
 
 def test_a_missing_package_is_named_with_the_extra_that_brings_it(monkeypatch, capsys):
