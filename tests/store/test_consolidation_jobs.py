@@ -119,6 +119,18 @@ async def test_a_resource_of_that_name_with_other_batches_is_not_adopted(world):
     assert await world.waits("ConsolidationJob", made.name, namespace=TEAM) == "BatchesTaken"
 
 
+async def test_a_resource_of_that_name_for_another_branch_is_not_adopted(world):
+    branch = await a_branch(world)
+    await world.submit(branch, 1, {"key": "k", "content": 1})
+    await schedule.make_jobs(world.db)
+    (made,) = await world.jobs()
+
+    await world.apply_job(made.name, branchRef={"namespace": "agents", "name": "another"}, **batches(1, 1))
+
+    assert (await world.job(made.name)).uid is None
+    assert await world.waits("ConsolidationJob", made.name, namespace=TEAM) == "BranchUnavailable"
+
+
 async def test_a_deleted_resource_lets_its_job_go_on_and_may_come_back(world):
     branch = await a_branch(world)
     await world.submit(branch, 1, {"key": "k", "content": 1})

@@ -41,7 +41,7 @@ async def reconcile(db: Database, resource: ConsolidationJobResource, *, guard: 
         job = await jobs.by_name(conn, namespace=resource.namespace, name=resource.name)
     if (job is None or job.deleted_at is not None) and await waits.stays_orphaned(db, resource):
         return
-    if job is None or (job.uid != resource.uid and not _fits(job, resource)):
+    if job is None or (job.uid != resource.uid and not await _fits(db, job, resource)):
         job = await _register(db, resource)
         if job is None:
             return
@@ -163,11 +163,18 @@ async def _branch(db: Database, resource: ConsolidationJobResource) -> BranchRow
     return branch if branch and branch.baseline_namespace == resource.namespace else None
 
 
-def _fits(job: JobRow, resource: ConsolidationJobResource) -> bool:
+async def _fits(db: Database, job: JobRow, resource: ConsolidationJobResource) -> bool:
     """Whether a row is what a resource of its name asks for, so that the resource may stand for it (again)."""
     spec = resource.spec
     if job.origin != spec.origin:
         return False
-    if spec.batches is None:
-        return True
-    return (job.from_sequence, job.through_sequence) == (spec.batches.from_, spec.batches.through)
+    if spec.batches is not None and (job.from_sequence, job.through_sequence) != (
+        spec.batches.from_,
+        spec.batches.through,
+    ):
+        return False
+    if resource.branch is None or job.branch_id is None:
+        return resource.branch is None
+    async with db.connection() as conn:
+        branch = await branches.get(conn, job.branch_id)
+    return branch is not None and (branch.namespace, branch.name) == resource.branch
