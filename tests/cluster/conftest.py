@@ -122,6 +122,7 @@ def await_policies(cluster: Cluster) -> None:
     review = {"reviewer": "probe", "decisions": []}
     forbidden = (
         ("Baseline", {"review": {"mode": "Automatic"}}),
+        ("Baseline", {"adopt": {"lineId": f"ln_{'0' * 26}"}}),
         ("ConsolidationJob", {"origin": "Import"}),
         ("ConsolidationJob", {"branchRef": {"name": "b"}, "batches": {"from": 1, "through": 1}, "reviews": [review]}),
     )
