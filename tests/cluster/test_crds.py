@@ -200,7 +200,6 @@ def test_what_is_left_out_is_filled_in_and_shown(create):
         "default": "private",
         "scopes": [],
         "exportPrivate": False,
-        "peerVisibility": "state",
     }
     spec = create("ConsolidationJob", BRANCH_JOB)["spec"]
     assert spec == {**BRANCH_JOB, "origin": "Branch", "reviews": [], "leaseDuration": "30s", "retryLimit": 5}

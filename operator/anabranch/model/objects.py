@@ -104,7 +104,6 @@ class SharingPolicy(Wire):
     default: Visibility = "private"
     scopes: tuple[Scope, ...] = Field(default=(), max_length=limits.LINE_SCOPES, description="empty: any scope")
     export_private: bool = False
-    peer_visibility: Literal["state", "task"] = "state"
 
 
 class BranchManifest(Wire):

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import structlog
 from fastapi import APIRouter, Depends, Response
 
 from anabranch.api.parts import WithParts
@@ -10,6 +11,8 @@ from anabranch.api.routing import GRANT, Route
 from anabranch.model.answers import Health
 from anabranch.model.errors import AnabranchError
 from anabranch.store import migrate
+
+_log = structlog.get_logger(__name__)
 
 router = APIRouter(route_class=Route, tags=["health"])
 
@@ -62,5 +65,7 @@ async def _outcome(check: Any) -> str:
     try:
         await check
     except AnabranchError as error:
-        return str(error)
+        # The words of a driver name hosts, ports and roles: they are for the log, the hint is for everybody.
+        _log.warning("not ready", error=str(error))
+        return error.hint or error.code
     return "ok"

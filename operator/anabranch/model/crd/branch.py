@@ -71,9 +71,6 @@ class SharingPolicy(Spec):
     export_private: bool = False
     """Let the agent submit findings marked private. It needs the verb `export` on their scope besides."""
 
-    peer_visibility: Literal["state", "task"] = "state"
-    """What other agents may learn of this run: its state, or its task too."""
-
 
 class BranchSpec(Spec):
     """What the Branch shall be."""
