@@ -57,8 +57,9 @@ class Cluster:
             raise NotFoundError(f"{kind} {name} not found", hint="Check the name.")
         return json.dumps(found)
 
-    def get(self, kind, *, everywhere):
+    def get(self, kind, *, everywhere, managed=False):
         assert everywhere
+        assert managed == (kind == "baselines")
         if kind in self.refused:
             raise ForbiddenError(f"you cannot list {kind}")
         return self.resources[kind]
@@ -181,6 +182,27 @@ def test_a_pause_and_waiting_reviews_are_told_and_are_no_problem(cluster):
     assert "memory/a is paused: Mend Pinned." in found
     assert "1 in the cluster, 1 await review" in found
     assert not problems(cluster)
+
+
+@pytest.mark.parametrize(
+    ("managers", "mend"),
+    [
+        (["argocd-controller"], None),
+        (["anabranch-rollback", "argocd-controller"], "anabranch baseline rollback a -n memory --release"),
+        (["kubectl-patch", "flux"], "remove spec.pin with all of them but one"),
+    ],
+)
+def test_a_pin_with_several_owners_would_stay_unnoticed_and_is_a_problem(cluster, managers, mend):
+    baseline = resource("a", ConsolidationPaused="Pinned")
+    baseline["metadata"]["managedFields"] = [
+        {"manager": manager, "fieldsV1": {"f:spec": {"f:pin": {"f:generation": {}}}}} for manager in managers
+    ] + [{"manager": "anabranch", "subresource": "status", "fieldsV1": {"f:status": {}}}]
+    cluster.resources["baselines"] = [baseline]
+    found = problems(cluster)
+    assert len(found) == (mend is not None)
+    for finding in found:
+        assert finding.found.startswith(f"memory/a: its pin is owned by {' and '.join(managers)}")
+        assert finding.mend.startswith(mend)
 
 
 def test_what_may_not_be_read_is_unknown_and_the_rest_is_looked_at(cluster):

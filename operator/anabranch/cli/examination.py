@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from anabranch import manifests
 from anabranch.cli.output import take
+from anabranch.cli.ownership import shared_pin
 from anabranch.model.errors import AnabranchError, ForbiddenError, NotFoundError
 
 if TYPE_CHECKING:
@@ -138,10 +139,12 @@ def _leader(connection: Connection, namespace: str) -> Iterator[Finding]:
 
 
 def _baselines(connection: Connection, _namespace: str) -> Iterator[Finding]:
-    items = connection.kubectl.get("baselines", everywhere=True)
+    items = connection.kubectl.get("baselines", everywhere=True, managed=True)
     yield Finding("baselines", "ok", f"{len(items)} in the cluster")
     yield from _stalled("baselines", items)
     for item in items:
+        if shared := shared_pin(item):
+            yield Finding("baselines", "problem", f"{_name(item)}: {shared[0]}", shared[1])
         for condition in take(item, "status.conditions") or ():
             if condition["type"] == "ConsolidationPaused" and condition["status"] == "True":
                 yield Finding("baselines", "ok", f"{_name(item)} is paused: {condition['message']}")

@@ -90,11 +90,12 @@ class Kubectl:
             raise error_of(done.stderr or done.stdout)
         return done.stdout
 
-    def get(self, kind: str, name: str | None = None, *, everywhere: bool = False) -> Any:
-        """An object of Anabranch, managed fields included, or the list of them (its ``items``)."""
+    def get(self, kind: str, name: str | None = None, *, everywhere: bool = False, managed: bool = False) -> Any:
+        """An object of Anabranch, managed fields included, or the list of them (its ``items``), if wanted with them."""
         arguments = ["get", f"{kind}.{GROUP}", "--output=json"]
+        arguments += ["--show-managed-fields"] if managed or name is not None else []
         if name is not None:
-            return json.loads(self.run(*arguments, "--show-managed-fields", "--", name))
+            return json.loads(self.run(*arguments, "--", name))
         return json.loads(self.run(*arguments, *(["--all-namespaces"] if everywhere else [])))["items"]
 
     def names(self, kind: str) -> list[str]:

@@ -15,9 +15,9 @@ from anabranch.cli.completion import names
 from anabranch.cli.connection import Connection, connection_options
 from anabranch.cli.consequences import consequences
 from anabranch.cli.output import as_yaml, take
+from anabranch.cli.ownership import MANAGER, pin_owners
 from anabranch.model.errors import ConflictError, NotFoundError, NotReadyError
 
-MANAGER: Final = "anabranch-rollback"
 GITOPS_MANAGERS: Final = ("argocd", "flux", "kustomize-controller", "helm-controller")
 PATIENCE: Final = 30
 """Seconds to wait until readers have what was asked for."""
@@ -140,17 +140,11 @@ def _release(connection: Connection, baseline: dict[str, Any]) -> None:
     if pin := take(now, "spec.pin"):
         raise ConflictError(
             f"{name} is still pinned, to {' '.join(str(part) for item in pin.items() for part in item)}, "
-            f"by {_pinner(now)}.",
+            f"by {' and '.join(pin_owners(now)) or 'somebody'}.",
             hint="Whoever pinned it has to remove spec.pin.",
         )
     _await(connection, name)
     click.echo(f"Readers of {name} have its head again, and consolidation goes on.")
-
-
-def _pinner(baseline: dict[str, Any]) -> str:
-    entries = baseline["metadata"].get("managedFields", ())
-    found = [entry["manager"] for entry in entries if "f:pin" in entry.get("fieldsV1", {}).get("f:spec", {})]
-    return " and ".join(found) or "somebody"
 
 
 def _await(connection: Connection, name: str) -> None:
