@@ -8,6 +8,7 @@ from typing import Any, Final
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from anabranch.model.answers import FieldError, Problem
 from anabranch.model.errors import AnabranchError, InvalidInputError
@@ -33,6 +34,13 @@ class MethodNotAllowedError(AnabranchError):
 
     status = 405
     code = "MethodNotAllowed"
+
+
+class HeadTooLargeError(AnabranchError):
+    """The path and the headers of a request are longer than any that makes sense."""
+
+    status = 431
+    code = "HeadTooLarge"
 
 
 class UnexpectedError(AnabranchError):
@@ -105,6 +113,10 @@ def install(app: FastAPI) -> None:
             RouteNotFoundError(f"There is nothing at {path}.", hint="GET /openapi.json lists every path."),
             error.headers,
         )
+
+    @app.exception_handler(ClientDisconnect)
+    async def gone(_request: Request, _error: Exception) -> Response:
+        return Response(status_code=HTTPStatus.BAD_REQUEST)  # nobody is there to read it, and no defect is to be logged
 
     @app.exception_handler(Exception)
     async def unforeseen(_request: Request, _error: Exception) -> Response:

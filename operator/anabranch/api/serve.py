@@ -13,6 +13,7 @@ import uvloop
 
 from anabranch.api.app import create_app
 from anabranch.api.parts import Parts, opened
+from anabranch.api.protocol import Protocol
 from anabranch.api.settings import Settings
 
 GRACE_SECONDS: Final = 10
@@ -51,7 +52,7 @@ async def serve(settings: Settings) -> None:
             create_app(parts),
             host=settings.host,
             port=settings.port,
-            http="httptools",
+            http=Protocol,
             ws="none",
             lifespan="off",
             log_config=None,
