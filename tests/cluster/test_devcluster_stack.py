@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 
 import asyncpg
 import psutil
@@ -47,6 +49,15 @@ def test_a_process_that_was_killed_starts_again_where_it_was(stack):
     assert stack.api_url == url
     assert pid(stack, "api") != before
     assert answers(f"{url}/readyz")
+
+
+def test_a_process_that_runs_and_is_not_ready_starts_anew(stack):
+    before = pid(stack, "api")
+    os.kill(before, signal.SIGSTOP)
+    stack.start_api()
+    assert pid(stack, "api") not in (None, before)
+    assert not psutil.pid_exists(before)
+    assert answers(f"{stack.api_url}/readyz")
 
 
 def test_a_second_operator_and_a_second_api_run_beside_the_first(stack):

@@ -187,13 +187,19 @@ class Stack:
         accounts.replace(self.folder / STATE, json.dumps(asdict(self), default=str, indent=1))
 
     def _serve(self, name: str, arguments: list[str], environment: dict[str, str]) -> None:
-        """Starts a process that answers on a port of its own, and waits for its readiness."""
+        """Starts a process that answers on a port of its own, and waits for its readiness.
+
+        One that runs and is not ready is started anew: its code may be older than the schema by now.
+        """
 
         def start(ports: dict[str, int]) -> None:
+            url = f"http://127.0.0.1:{ports['http']}/readyz"
+            if self._processes.running(name) and not _is_ready(url):
+                self.stop(name)
             command = children.command(ENTRY_POINT, *(argument.format(**ports) for argument in arguments))
             env = children.environment(ANABRANCH_SYSTEM_NAMESPACE=self.namespace, **environment)
             self._processes.start(name, Program(command, env=env, grace=GRACE))
-            self._processes.wait(f"the {name}", lambda: answers(f"http://127.0.0.1:{ports['http']}/readyz"), name)
+            self._processes.wait(f"the {name}", lambda: answers(url), name)
 
         start_on(self._ports(name), ("http",), start, undo=lambda: self.stop(name))
 
@@ -280,6 +286,14 @@ def temporary(*, options: Options | None = None, say: Say = folders.silent) -> I
         finally:
             if started := load(folder):
                 started.down(say=say)
+
+
+def _is_ready(url: str) -> bool:
+    """Whether a server says right now that it is ready."""
+    try:
+        return answers(url)
+    except OSError:
+        return False
 
 
 def _prepare_database(stack: Stack) -> None:
