@@ -56,6 +56,10 @@ test-store: venv ## Run the tests on a real Postgres
 test-cluster: venv ## Run the tests on a real API server, with the operator and the API running
 	$(PYTEST) tests/cluster
 
+.PHONY: chaos
+chaos: venv ## Kill the operator at every durable step of a job, many times over
+	ANABRANCH_CHAOS_ROUNDS=20 $(PYTEST) tests/cluster/test_operator_killed.py
+
 ##@ What they stand on
 
 .PHONY: venv

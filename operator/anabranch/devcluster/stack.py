@@ -139,14 +139,15 @@ class Stack:
             for started in [executor.submit(self.start_operator), executor.submit(self.start_api)]:
                 started.result()
 
-    def start_operator(self, name: str = "operator") -> None:
+    def start_operator(self, name: str = "operator", *, workers: int = 4) -> None:
         """Starts an operator unless it runs, and waits until it is ready; another name starts another one."""
         environment = {
             "ANABRANCH_OPERATOR_DSN": self.operator_dsn,
             "ANABRANCH_CONFIG": str(self.folder / "config.yaml"),
             "KUBECONFIG": str(self._account(manifests.OPERATOR_ACCOUNT).kubeconfig),
         }
-        self._serve(name, ["operator", "--health-host=127.0.0.1", "--health-port={http}"], environment)
+        arguments = ["operator", "--health-host=127.0.0.1", "--health-port={http}", f"--workers={workers}"]
+        self._serve(name, arguments, environment)
 
     def start_api(self, name: str = "api") -> None:
         """Starts an API unless it runs, and waits until it is ready; another name starts another replica."""
