@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from anabranch.devcluster import installation
+from anabranch.devcluster import stack as stacks
 from anabranch.devcluster.errors import DevclusterError
 from anabranch.manifests import crds, gaps, install
 
@@ -127,7 +129,7 @@ def test_installing_again_changes_nothing(installed):
 
     before = versions()
     assert len(before) > 10
-    installed.apply([*crds(), *install()])
+    installation.install(installed, owner=stacks.TEMPORARY, definitions=crds(), others=install())
     assert versions() == before
 
 

@@ -192,7 +192,16 @@ def test_what_is_left_out_is_filled_in_and_shown(create):
             "minReviewers": 1,
             "forbidSelfReview": True,
         },
+        "retention": {
+            "generations": 50,
+            "age": "30d",
+            "events": "7d",
+            "completedRuns": "30d",
+            "tombstones": "90d",
+            "transitions": "90d",
+        },
         "limits": {"records": 5_000_000, "scopes": 32, "batchBytes": 8 << 20},
+        "deletionPolicy": "Retain",
     }
     spec = create("Branch", BRANCH)["spec"]
     assert spec["agent"] == {"serviceAccountName": "worker", "instance": "default"}
