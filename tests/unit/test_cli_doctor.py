@@ -118,6 +118,12 @@ def test_a_definition_of_another_release_is_told_from_what_the_server_adds(clust
     assert found.found == "baselines.anabranch.dev is of another release"
 
 
+def test_a_definition_that_lacks_a_rule_is_of_another_release(cluster):
+    schema = cluster.crds["baselines.anabranch.dev"]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    assert schema["properties"]["spec"]["x-kubernetes-validations"].pop()
+    assert [found.found for found in problems(cluster)] == ["baselines.anabranch.dev is of another release"]
+
+
 def test_a_missing_policy_leaves_the_review_guard_with_a_gap(cluster):
     gone = cluster.policies.pop()["metadata"]["name"]
     (found,) = problems(cluster)

@@ -106,6 +106,23 @@ def test_a_fault_of_our_own_is_not_taken_for_a_missing_package(monkeypatch):
         run(["operator"])
 
 
+def test_a_package_that_every_installation_has_is_not_put_down_to_an_extra(monkeypatch):
+    def absent(_module):
+        raise ModuleNotFoundError("No module named 'yaml'", name="yaml")
+
+    monkeypatch.setattr("anabranch.cli.lazy.importlib.import_module", absent)
+    with pytest.raises(ModuleNotFoundError):
+        run(["baseline"])
+
+
+def test_completion_stays_silent_where_a_package_is_missing(monkeypatch):
+    def absent(_module):
+        raise ModuleNotFoundError("No module named 'kopf'", name="kopf")
+
+    monkeypatch.setattr("anabranch.cli.lazy.importlib.import_module", absent)
+    assert "--dsn" not in completion.offer(cli, ["operator", "--"])
+
+
 def test_a_known_error_is_two_lines_on_standard_error_and_exit_code_one(probe, capsys):
     def fail():
         raise NotFoundError("There is no such thing.", hint="Make one.")

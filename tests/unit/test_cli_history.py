@@ -60,6 +60,8 @@ ENTRIES = [
 
 def test_a_key_is_added_changed_or_deleted_as_readers_see_it():
     assert [difference.kind for difference in ENTRIES] == ["changed", "added", "deleted", "added"]
+    deleted_again = {"key": "e", "before": side(1, tombstone=True), "after": side(2, tombstone=True)}
+    assert Difference(deleted_again).kind == "changed"
 
 
 def test_a_diff_reads_as_a_count_then_each_record_in_full_then_the_others_by_key():
