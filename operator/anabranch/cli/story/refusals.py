@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anabranch.cli.story.cast import DOCS_AGENT
-from anabranch.model.errors import AnabranchError
+from anabranch.model.errors import AnabranchError, ForbiddenError
 from anabranch.model.requests import DecisionRequest
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ async def refused_by_kubectl(stage: Stage, job: str, candidate: KnowledgeCandida
     kubectl = stage.cast_kubectl(DOCS_AGENT, namespace=stage.cast.agents, at=stage.cast.memory)
     try:
         kubectl.patch("consolidationjobs", job, {"spec": {"reviews": [review(reviewer, candidate, "accept")]}})
-    except AnabranchError as error:
+    except ForbiddenError as error:
         stage.fact(f"by kubectl: {error.detail.splitlines()[0][:110]}…")
     else:
         stage.expect(False, "the agent is refused by kubectl")
