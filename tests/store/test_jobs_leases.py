@@ -8,9 +8,14 @@ from datetime import timedelta
 import pytest
 from tests.store.branching import blocked, claimed, expire_leases, new_job
 
-from anabranch.store import jobs, leases
+from anabranch.store import jobs, leases, lines
 
 MINUTE = timedelta(minutes=1)
+
+
+async def line_of(db, job: jobs.JobRow) -> lines.LineRow:
+    async with db.connection() as conn:
+        return (await lines.get(conn, job.line)).line
 
 
 async def reload(db, job: jobs.JobRow) -> jobs.JobRow:
@@ -123,11 +128,15 @@ async def test_a_job_that_kills_its_workers_is_given_up(db):
         await expire_leases(db)
         (job,) = await claim(db, holder="another")
     await expire_leases(db)
+    before = await line_of(db, job)
     assert await claim(db) == []
     given_up = await reload(db, job)
     assert (given_up.failed, given_up.state, given_up.holder) == (True, "received", None)
     assert given_up.finished_at is not None
     assert given_up.due_at is None
+    after = await line_of(db, job)
+    assert (after.version, before.due_at) == (before.version + 1, None)
+    assert after.due_at is not None, "the Baseline counts its jobs anew, and looks at what waited for this one"
     with pytest.raises(leases.FencedError):
         async with db.connection() as conn:
             await leases.advance(conn, job=job, to_state="importing")
@@ -306,8 +315,11 @@ async def test_a_job_fails_for_good_after_its_retries(db):
             job = await leases.fail(conn, job=job, error="no", retry_in=timedelta(0))
             assert (job.attempt, job.failed) == (attempt, False)
             (job,) = await leases.claim(conn, holder="worker", limit=1)
+        before = await line_of(db, job)
         job = await leases.fail(conn, job=job, error="no", retry_in=timedelta(0))
         assert await leases.claim(conn, holder="worker", limit=1) == []
+    after = await line_of(db, job)
+    assert (after.version, before.due_at, after.due_at is None) == (before.version + 1, None, False)
     assert (job.failed, job.attempt, job.retry_at, job.due_at) == (True, job.retry_limit + 1, None, None)
     assert job.finished_at is not None
 

@@ -34,6 +34,10 @@ WITH due AS MATERIALIZED (
     FROM claimed AS c
     JOIN due ON due.line = c.line AND due.job_id = c.job_id
     WHERE due.holder IS NOT NULL
+), baselines AS (
+    -- Whose jobs were given up: their counts changed, and what waited for the job's end is looked at.
+    UPDATE lines SET version = version + 1, due_at = statement_timestamp()
+    WHERE line = ANY(ARRAY(SELECT c.line FROM claimed AS c WHERE c.failed)) AND deleted_at IS NULL
 )
 SELECT * FROM claimed WHERE NOT failed;
 
@@ -107,9 +111,9 @@ SET holder = NULL, lease_deadline = NULL, version = version + 1,
 WHERE line = :line AND job_id = :job_id AND fence = :fence AND holder = :holder AND finished_at IS NULL;
 
 -- name: fail(line, job_id, fence, holder, error, retry_in)^
--- Count a failure, keep the state, and try again later or give up.
+-- Count a failure, keep the state, and try again later or give up; then the Baseline is looked at, too.
 WITH baseline AS (
-    UPDATE lines AS l SET version = l.version + 1
+    UPDATE lines AS l SET version = l.version + 1, due_at = statement_timestamp()
     FROM jobs AS j
     WHERE l.line = :line AND j.line = :line AND j.job_id = :job_id
       AND (:retry_in::interval IS NULL OR j.attempt >= j.retry_limit)
