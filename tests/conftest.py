@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 RUN_FOLDER = pytest.StashKey["Path"]()
 STARTED = pytest.StashKey[float]()
 LOG_LINES = 40
+
+# Who starts the tests in the background of a script hands down that SIGINT is ignored, to them and to all that they
+# start; tests that send it would wait for ever.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
