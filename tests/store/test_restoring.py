@@ -9,7 +9,7 @@ from tests.store import building
 from tests.store.building import version
 
 from anabranch.model.errors import GoneError, NotFoundError
-from anabranch.store import events, lines, manifests, pruning, records, restoring, trie
+from anabranch.store import events, lines, manifests, pruning, publish, records, restoring, trie
 
 CONTENTS = {f"key-{number}": number for number in range(80)}
 
@@ -135,23 +135,22 @@ async def test_a_publication_in_between_is_restored_over(db, line, monkeypatch):
 
 
 async def test_a_line_that_never_rests_is_restored_too(db, line, monkeypatch):
-    stage, locked = restoring._stage, []
+    stage, kept_out = restoring._stage, []
 
     async def stage_and_be_overtaken(conn, *, head, generation):
         result = await stage(conn, head=head, generation=generation)
-        publication = asyncio.create_task(building.publish_versions(db, line, version("key-7", len(locked))))
-        done, _ = await asyncio.wait([publication], timeout=1)
-        locked.append(not done)
-        if done:
-            await publication
+        try:
+            await building.publish_versions(db, line, version("key-7", len(kept_out)))
+        except publish.RestoreUnderWayError:
+            kept_out.append(True)
         else:
-            publication.add_done_callback(lambda task: task.exception())
+            kept_out.append(False)
         return result
 
     monkeypatch.setattr(restoring, "_ATTEMPTS", 2)
     monkeypatch.setattr(restoring, "_stage", stage_and_be_overtaken)
     await restoring.restore(db, line=line, generation=1, restore_id="first")
-    assert locked == [False, False, True]
+    assert kept_out == [False, False, True]
     assert await building.snapshot(db, line, 7) == CONTENTS
 
 

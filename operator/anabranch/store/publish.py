@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from anabranch.model.errors import ConflictError, GoneError, NotReadyError, TooLargeError
+from anabranch.model.errors import ConflictError, GoneError, NotReadyError, TooLargeError, UnavailableError
 from anabranch.model.ids import new_baseline_id, new_event_id
 from anabranch.model.limits import LINE_RECORDS
 from anabranch.store import lines, manifests, queries, trie, versions
@@ -31,7 +31,9 @@ __all__ = [
     "NewEvent",
     "NewVersion",
     "Prepared",
+    "RestoreUnderWayError",
     "check_head",
+    "enter",
     "move_current",
     "prepare",
     "publication_of",
@@ -49,6 +51,12 @@ class HeadMovedError(ConflictError):
     """Another generation came in between; prepare again and retry."""
 
     code = "HeadMoved"
+
+
+class RestoreUnderWayError(UnavailableError):
+    """A restore writes the line's records just now."""
+
+    code = "RestoreUnderWay"
 
 
 class AlreadyPublishedError(ConflictError):
@@ -144,9 +152,9 @@ async def write_generation(
     Raises:
         HeadMovedError: If the head is not the one that was prepared for; nothing was written.
         TooLargeError: If the line would have too many records or scopes.
-        UnavailableError: If the content of a version is not stored.
+        UnavailableError: If the content of a version is not stored, or a restore is being written.
     """
-    check_head(head, parent=prepared.parent, revision=prepared.revision)
+    await enter(conn, head=head, parent=prepared.parent, revision=prepared.revision)
     line, generation = head.line, head.head_generation + 1
     live = await versions.write(
         conn, line=line, generation=generation, revision=prepared.revision, new=prepared.versions
@@ -173,6 +181,27 @@ def check_head(head: HeadRow, *, parent: ManifestRow, revision: int) -> None:
         raise HeadMovedError(
             f"Generation {head.head_generation} came after {parent.generation}.", hint="Prepare again and retry."
         )
+
+
+async def enter(conn: Connection, *, head: HeadRow, parent: ManifestRow, revision: int) -> None:
+    """Begin to write a generation: check the head, and keep restores out until the transaction ends.
+
+    A restore writes before it takes the head's lock, so the lock does not keep it away from the same rows. Whoever
+    holds the lock must not wait for it: it is told to come back.
+
+    Args:
+        conn: Inside the transaction that took ``head`` by `lines.lock_head`.
+        head: The locked head.
+        parent: The manifest that the generation was prepared to follow.
+        revision: The revision that it was prepared to bring.
+
+    Raises:
+        HeadMovedError: If the head is another one.
+        RestoreUnderWayError: If a restore is being written.
+    """
+    check_head(head, parent=parent, revision=revision)
+    if not await _sql.enter(conn, line=head.line):
+        raise RestoreUnderWayError("A restore of the baseline is being written.", hint="Try again in a moment.")
 
 
 async def seal(  # noqa: PLR0913  (a generation has that many parts)

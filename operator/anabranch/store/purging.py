@@ -56,6 +56,9 @@ _TABLES: Final = {
 }
 """How many rows of each table go in one transaction, in the order in which they can go."""
 
+_IN_THE_WAY: Final = (asyncpg.ForeignKeyViolationError, asyncpg.DeadlockDetectedError)
+"""What work that began before the line was condemned may lead to: the next round finds it ended."""
+
 TABLES: Final = frozenset({*_TABLES, "lines", "line_heads", "line_scopes"})
 """All tables that a line has rows in."""
 
@@ -142,7 +145,7 @@ async def _delete(db: Database, *, line: str, table: str, rows: int) -> int:
     try:
         async with db.connection() as conn:
             return queries.touched(await getattr(_sql, f"delete_{table}")(conn, line=line, limit=rows))
-    except asyncpg.ForeignKeyViolationError:
+    except _IN_THE_WAY:
         return 0  # something came in that refers to them, begun before the line was condemned: the next round has it
 
 
@@ -157,6 +160,6 @@ async def _bury(db: Database, line: str) -> bool:
                 if queries.touched(await getattr(_sql, f"delete_{table}")(conn, line=line, limit=rows)):
                     return False
             await _sql.delete_line(conn, line=line)
-    except asyncpg.ForeignKeyViolationError:
+    except _IN_THE_WAY:
         return False
     return True

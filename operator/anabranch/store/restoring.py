@@ -1,9 +1,11 @@
 """A restore: what an older generation said, published as a new one, as ``git revert`` does.
 
 The difference may be as large as the line, and the head's lock must not be held for that long. So it is staged first,
-in temporary tables: the versions, and the nodes that cover them. The lock then covers nothing but moving them over.
-When another generation came in between it is staged again; the last attempt holds the lock all along, so that a busy
-line is restored too. Each restore id acts once per line, ever, so that one left in Git never repeats.
+in temporary tables: the versions, and the nodes that cover them. Then publications are kept out (`publish.enter` tells
+them to come back, so none of them waits), and the stage is moved over. The head's lock comes last, and covers nothing
+but the manifest. When another generation came in between it is staged again; the last attempt keeps publications out
+all along, so that a busy line is restored too. Each restore id acts once per line, ever, so that one left in Git never
+repeats.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 _sql: Final = queries.load("restoring")
 
 _ATTEMPTS: Final = 4
-"""Attempts without the lock, before the one that holds it all along."""
+"""Attempts before the one that keeps publications out from its beginning."""
 
 _ROWS: Final = 2_000
 
@@ -85,10 +87,13 @@ async def restore(db: Database, *, line: str, generation: int, restore_id: str) 
         with contextlib.suppress(publish.HeadMovedError):
             async with db.transaction() as conn:
                 staged = await _stage(conn, head=await lines.head(conn, line), generation=generation)
-                return await _swap(conn, staged=staged, restore_id=restore_id)
+                await _sql.keep_others_out(conn, line=line)
+                return await _write(conn, staged=staged, restore_id=restore_id)
     async with db.transaction() as conn:
-        staged = await _stage(conn, head=await lines.lock_head(conn, line), generation=generation)
-        return await _swap(conn, staged=staged, restore_id=restore_id)
+        await _sql.be_patient(conn)
+        await _sql.keep_others_out(conn, line=line)
+        staged = await _stage(conn, head=await lines.head(conn, line), generation=generation)
+        return await _write(conn, staged=staged, restore_id=restore_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,24 +148,27 @@ async def _pairs(conn: Connection, *, revision: int) -> AsyncIterator[trie.Pair]
                 yield trie.Descriptor(revision=revision, **row).pair
 
 
-async def _swap(conn: Connection, *, staged: _Staged, restore_id: str) -> RestoreRow:
-    """Move the staged difference over, under the head's lock."""
+async def _write(conn: Connection, *, staged: _Staged, restore_id: str) -> RestoreRow:
+    """Move the staged difference over, while publications are kept out, and then the head."""
     line = staged.parent.line
-    head = await lines.lock_head(conn, line)
     if (earlier := await find(conn, line=line, restore_id=restore_id)) is not None:
         return earlier
-    publish.check_head(head, parent=staged.parent, revision=staged.revision)
-    generation = head.head_generation + 1
+    # Nobody moves it on any more: what it is now, it is going to be under its lock.
+    publish.check_head(await lines.head(conn, line), parent=staged.parent, revision=staged.revision)
+    generation = staged.parent.generation + 1
     await versions.add_facts(conn, line=line, bodies={_NO_FACT.hash: _NO_FACT.canonical()})
     await _sql.close_versions(conn, line=line, generation=generation)
     await _sql.open_versions(conn, line=line, generation=generation, revision=staged.revision)
     await _sql.close_nodes(conn, line=line, generation=generation)
     await _sql.open_nodes(conn, line=line, generation=generation)
+    records = staged.parent.records + await _sql.more_live(conn)
+    head = await lines.lock_head(conn, line)
+    publish.check_head(head, parent=staged.parent, revision=staged.revision)
     await publish.seal(
         conn,
         head=head,
         root=staged.root,
-        records=staged.parent.records + await _sql.more_live(conn),
+        records=records,
         events=[publish.NewEvent(kind="restored")],
         origin={"kind": "restore", "generation": staged.target.generation, "id": restore_id},
     )

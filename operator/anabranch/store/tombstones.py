@@ -74,12 +74,13 @@ async def purge(conn: Connection, *, planned: Purge) -> ManifestRow | None:
 
     Raises:
         HeadMovedError: If the head is not the one that was planned for; nothing was written.
+        RestoreUnderWayError: If a restore is being written.
     """
     line = planned.parent.line
     head = await lines.lock_head(conn, line)
     if head.paused:
         return None
-    publish.check_head(head, parent=planned.parent, revision=planned.revision)
+    await publish.enter(conn, head=head, parent=planned.parent, revision=planned.revision)
     generation = head.head_generation + 1
     live = await versions.end(conn, line=line, generation=generation, keys=planned.keys)
     await versions.write_nodes(conn, line=line, generation=generation, delta=planned.delta)

@@ -1,3 +1,7 @@
+-- name: enter(line)$
+-- Keep restores from writing until the transaction ends; false: one is at it.
+SELECT pg_try_advisory_xact_lock_shared(hashtextextended(:line, 1));
+
 -- name: add_manifest(line, generation, baseline_id, parent_generation, manifest_hash, records, revision, origin, feed_watermark)^
 -- Write a manifest.
 INSERT INTO manifests (line, generation, baseline_id, parent_generation, manifest_hash, records, revision, origin,

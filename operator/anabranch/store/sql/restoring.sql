@@ -3,8 +3,13 @@
 SELECT * FROM restores WHERE line = :line AND restore_id = :restore_id;
 
 -- name: be_patient()!
--- In this transaction one statement may touch every record of a line.
-SELECT set_config('statement_timeout', '10min', true), set_config('work_mem', '64MB', true);
+-- In this transaction one statement may touch every record of a line, and another restore may have to be waited for.
+SELECT set_config('statement_timeout', '10min', true), set_config('lock_timeout', '10min', true),
+       set_config('idle_in_transaction_session_timeout', '10min', true), set_config('work_mem', '64MB', true);
+
+-- name: keep_others_out(line)!
+-- Nobody else writes a generation of the line until the transaction ends; whoever is at it is waited for.
+SELECT pg_advisory_xact_lock(hashtextextended(:line, 1));
 
 -- name: make_stage()#
 -- Where the difference waits for the lock.
@@ -65,7 +70,7 @@ UPDATE stage_nodes AS s SET ends = (
 );
 
 -- name: close_versions(line, generation)!
--- End the versions that the staged ones replace. Their places hold: whoever could change one waits for the head.
+-- End the versions that the staged ones replace. Their places hold: whoever could change one is kept out.
 UPDATE record_versions SET to_generation = :generation
 WHERE line = :line AND to_generation = 9223372036854775807 AND ctid = ANY(ARRAY(SELECT ends FROM stage_versions));
 
