@@ -32,22 +32,30 @@ class Pause:
 
     def __init__(self, monkeypatch):
         self.reached, self.go_on = asyncio.Event(), asyncio.Event()
-        lock = lines.lock_head
-
-        async def wait_first(conn, line):
-            self.reached.set()
-            await self.go_on.wait()
-            return await lock(conn, line)
-
-        monkeypatch.setattr(restoring.lines, "lock_head", wait_first)
-        self._monkeypatch, self._lock = monkeypatch, lock
+        self._patch, self._lock = monkeypatch, lines.lock_head
+        self.tasks = []
 
     async def of(self, db, line, **restore):
-        task = asyncio.create_task(restoring.restore(db, line=line, **restore))
+        self._patch.setattr(restoring.lines, "lock_head", self._wait_first)
+        self.tasks.append(asyncio.create_task(restoring.restore(db, line=line, **restore)))
         await self.reached.wait()
         # From here on others take the lock as ever.
-        self._monkeypatch.setattr(restoring.lines, "lock_head", self._lock)
-        return task
+        self._patch.setattr(restoring.lines, "lock_head", self._lock)
+        return self.tasks[-1]
+
+    async def _wait_first(self, conn, line):
+        self.reached.set()
+        await self.go_on.wait()
+        return await self._lock(conn, line)
+
+
+@pytest.fixture
+async def pause(db, monkeypatch):
+    made = Pause(monkeypatch)
+    yield made
+    for task in made.tasks:  # of a test that failed; the database could not be closed under it
+        task.cancel()
+    await asyncio.gather(*made.tasks, return_exceptions=True)
 
 
 async def test_nothing_under_the_lock_grows_with_what_is_restored(db, line, monkeypatch):
@@ -66,8 +74,7 @@ async def test_nothing_under_the_lock_grows_with_what_is_restored(db, line, monk
     assert [statement for statement in said if "INSERT INTO manifests" in statement]
 
 
-async def test_while_a_restore_is_written_the_head_is_free_for_pins_forks_and_readers(db, line, monkeypatch):
-    pause = Pause(monkeypatch)
+async def test_while_a_restore_is_written_the_head_is_free_for_pins_forks_and_readers(db, line, pause):
     restore = await pause.of(db, line, generation=1, restore_id="back")
     async with asyncio.timeout(5):
         await building.move(db, line, to=1, kind="rollback", pinned=1)
@@ -84,8 +91,7 @@ async def test_while_a_restore_is_written_the_head_is_free_for_pins_forks_and_re
     assert [event.kind for event in page.events] == ["rollback", "resumed", "restored"]
 
 
-async def test_a_publication_meanwhile_is_told_to_come_back_and_does_not_wait(db, line, monkeypatch):
-    pause = Pause(monkeypatch)
+async def test_a_publication_meanwhile_is_told_to_come_back_and_does_not_wait(db, line, pause):
     restore = await pause.of(db, line, generation=1, restore_id="back")
     async with asyncio.timeout(5):
         with pytest.raises(publish.RestoreUnderWayError):
@@ -100,13 +106,12 @@ async def test_a_publication_meanwhile_is_told_to_come_back_and_does_not_wait(db
         assert await records.count(conn, line=line, generation=4, scopes=None) == manifest.records
 
 
-async def test_tombstones_are_taken_out_another_time(db, line, monkeypatch):
+async def test_tombstones_are_taken_out_another_time(db, line, pause):
     await building.publish_versions(db, line, version("key-1"))
     async with db.connection() as conn:
         parent = await manifests.resolve(conn, line=line, ref="head")
         delta = await trie.plan(conn, manifest=parent, changes={})
     planned = tombstones.Purge(parent=parent, revision=parent.revision + 1, keys=["key-1"], delta=delta)
-    pause = Pause(monkeypatch)
     restore = await pause.of(db, line, generation=1, restore_id="back")
     async with asyncio.timeout(5):
         with pytest.raises(publish.RestoreUnderWayError):
@@ -128,10 +133,9 @@ async def test_a_restore_waits_for_a_publication_that_has_begun_and_stages_anew(
     assert "late" not in await building.snapshot(db, line)
 
 
-async def test_other_lines_are_not_concerned(db, line, monkeypatch):
+async def test_other_lines_are_not_concerned(db, line, pause):
     other = await building.new_line(db, name="other")
     await building.import_records(db, other, {"a": 1})
-    pause = Pause(monkeypatch)
     restore = await pause.of(db, line, generation=1, restore_id="back")
     async with asyncio.timeout(5):
         await building.publish_versions(db, other, version("a", 2))
@@ -151,11 +155,10 @@ async def a_claimed_job(world, name, sequence=1):
     return branch, job
 
 
-async def test_a_job_that_publishes_meanwhile_loses_no_attempt_and_goes_on_afterwards(db, monkeypatch):
+async def test_a_job_that_publishes_meanwhile_loses_no_attempt_and_goes_on_afterwards(db, pause):
     world = World(db)
     line = (await world.import_documents({"a": "first", "b": "first"}, **AUTOMATIC)).line.line
     _, job = await a_claimed_job(world, "run")
-    pause = Pause(monkeypatch)
     restore = await pause.of(db, line, generation=1, restore_id="back")
     with pytest.raises(UnavailableError):  # an outage to the worker, which lets go of the job and counts nothing
         await work.advance(world.services, job)
@@ -171,14 +174,13 @@ async def test_a_job_that_publishes_meanwhile_loses_no_attempt_and_goes_on_after
     assert [kind for kind, _, _ in await world.events(line)] == ["restored", "published"]
 
 
-async def test_branches_forked_before_during_and_after_keep_their_parents(db, monkeypatch):
+async def test_branches_forked_before_during_and_after_keep_their_parents(db, pause):
     world = World(db)
     line = (await world.import_documents({"a": "first"}, **AUTOMATIC)).line.line
     first = await world.apply_branch("first")
     await world.submit(first, 1, {"key": "a", "content": "second", "base": 1})
     await world.work()
     before = await world.apply_branch("before")
-    pause = Pause(monkeypatch)
     restore = await pause.of(db, line, generation=1, restore_id="back")
     during = await world.apply_branch("during")
     pause.go_on.set()
