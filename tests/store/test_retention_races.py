@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from datetime import timedelta
 
@@ -13,7 +14,7 @@ from tests.store.building import version
 from tests.store.retaining import LONG, generations, retain
 
 from anabranch.model.errors import GoneError, NotFoundError
-from anabranch.store import contents, lines, pruning, restoring
+from anabranch.store import contents, lines, pruning, records, restoring, versions
 
 KEYS = 90
 
@@ -125,6 +126,18 @@ async def test_content_that_somebody_stores_just_now_is_not_removed(db, line):
         assert await contents.get(conn, line=line, content_hash=building.digest(1)) == b"1"
 
 
+async def test_provenance_that_somebody_stores_just_now_is_not_removed(db, line):
+    once = version("k1", "with a run of its own", run="its own")
+    await building.publish_versions(db, line, once)
+    for number in range(3):
+        await building.publish_versions(db, line, version("k1", f"later {number}"))
+    async with db.transaction() as storing:
+        await versions.add_facts(storing, line=line, bodies={once.fact_hash: once.fact_body})
+        await asyncio.wait_for(retain(db, line), 5)
+    async with db.connection() as conn:
+        assert await records.facts(conn, line=line, hashes=[once.fact_hash]) == {once.fact_hash: once.fact_body}
+
+
 async def store(db, line, bodies):
     async with db.transaction() as conn:
         await contents.put_many(conn, line=line, bodies=bodies)
@@ -173,13 +186,16 @@ async def test_everybody_at_once(db, line, seed):
 
 
 async def publish(db, line, chance):
-    for number in range(15):
-        new = retaining.some_versions(chance, keys=KEYS, run=number)
-        async with db.transaction() as conn:
-            head = await lines.lock_head(conn, line)
-            prepared = await building.publish.prepare(conn, head=head, versions=new)
-            events = [building.event(one) for one in new]
-            await building.publish.write_generation(conn, head=head, prepared=prepared, events=events, origin={})
+    published = 0
+    while published < 15:
+        new = retaining.some_versions(chance, keys=KEYS, run=published)
+        with contextlib.suppress(building.publish.RestoreUnderWayError):
+            async with db.transaction() as conn:
+                head = await lines.lock_head(conn, line)
+                prepared = await building.publish.prepare(conn, head=head, versions=new)
+                events = [building.event(one) for one in new]
+                await building.publish.write_generation(conn, head=head, prepared=prepared, events=events, origin={})
+            published += 1
     return 0
 
 

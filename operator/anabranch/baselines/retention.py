@@ -111,8 +111,8 @@ async def _tombstones(db: Database, line: str, policy: RetentionPolicy, now: dat
             return False
         async with db.transaction() as conn:
             await tombstones.purge(conn, planned=planned)
-    except (GoneError, publish.HeadMovedError):
-        return True  # somebody has published meanwhile
+    except (GoneError, publish.HeadMovedError, publish.RestoreUnderWayError):
+        return True  # somebody has published meanwhile, or is about to
     db.notify("status")
     return len(planned.keys) == tombstones.KEYS
 

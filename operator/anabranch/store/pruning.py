@@ -142,12 +142,13 @@ async def release(conn: Connection, *, line: str, limit: int) -> bool:
     if not hashes:
         return False
     await lines.lock_head(conn, line)
-    locked = await queries.rows(
+    contents = await queries.rows(
         _sql.lock_contents(conn, line=line, hashes=hashes), lambda row: bytes(row["content_hash"])
     )
+    facts = await queries.rows(_sql.lock_facts(conn, line=line, hashes=hashes), lambda row: bytes(row["fact_hash"]))
     # Whether they are used is asked by statements that begin with the locks held.
-    await _sql.drop_contents(conn, line=line, hashes=locked)
-    await _sql.drop_facts(conn, line=line, hashes=hashes)
+    await _sql.drop_contents(conn, line=line, hashes=contents)
+    await _sql.drop_facts(conn, line=line, hashes=facts)
     return True
 
 

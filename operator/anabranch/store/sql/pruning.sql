@@ -68,7 +68,7 @@ WITH kept AS MATERIALIZED (
     SELECT range_agg(int8range(m.generation, m.generation + 1)) AS generations FROM manifests AS m WHERE m.line = :line
 ), gone AS (
     DELETE FROM record_versions
-    WHERE line = :line AND ctid = ANY(ARRAY(
+    WHERE ctid = ANY(ARRAY(
         SELECT before.ctid
         FROM kept
         CROSS JOIN record_versions AS s
@@ -99,7 +99,7 @@ WITH kept AS MATERIALIZED (
     SELECT range_agg(int8range(m.generation, m.generation + 1)) AS generations FROM manifests AS m WHERE m.line = :line
 ), gone AS (
     DELETE FROM record_versions
-    WHERE line = :line AND ctid = ANY(ARRAY(
+    WHERE ctid = ANY(ARRAY(
         SELECT r.ctid
         FROM kept
         CROSS JOIN record_versions AS r
@@ -125,7 +125,7 @@ WITH kept AS MATERIALIZED (
     LIMIT :limit
 ), gone AS (
     DELETE FROM trie_nodes
-    WHERE line = :line AND ctid = ANY(ARRAY(
+    WHERE ctid = ANY(ARRAY(
         SELECT page.ctid FROM page, kept
         WHERE page.to_generation < 9223372036854775807
           AND NOT kept.generations && int8range(page.from_generation, page.to_generation)
@@ -144,7 +144,7 @@ UPDATE pruned_manifests SET swept = true WHERE line = :line AND generation = ANY
 -- name: take_released(line, limit)
 -- Take some hashes that a removed row had.
 DELETE FROM released_hashes
-WHERE line = :line AND ctid = ANY(ARRAY(
+WHERE ctid = ANY(ARRAY(
     SELECT r.ctid FROM released_hashes AS r WHERE r.line = :line LIMIT :limit FOR UPDATE SKIP LOCKED
 ))
 RETURNING hash;
@@ -156,6 +156,13 @@ WHERE line = :line AND content_hash = ANY(:hashes::bytea[])
 ORDER BY content_hash
 FOR UPDATE SKIP LOCKED;
 
+-- name: lock_facts(line, hashes)
+-- Provenance that may be unused, likewise.
+SELECT fact_hash FROM facts
+WHERE line = :line AND fact_hash = ANY(:hashes::bytea[])
+ORDER BY fact_hash
+FOR UPDATE SKIP LOCKED;
+
 -- name: drop_contents(line, hashes)!
 -- Remove locked contents that no version and no candidate has.
 DELETE FROM contents AS c
@@ -164,7 +171,7 @@ WHERE c.line = :line AND c.content_hash = ANY(:hashes::bytea[])
   AND NOT EXISTS (SELECT FROM candidates AS d WHERE d.line = :line AND d.content_hash = c.content_hash);
 
 -- name: drop_facts(line, hashes)!
--- Remove provenance that no version has.
+-- Remove locked provenance that no version has.
 DELETE FROM facts AS f
 WHERE f.line = :line AND f.fact_hash = ANY(:hashes::bytea[])
   AND NOT EXISTS (SELECT FROM record_versions AS r WHERE r.line = :line AND r.fact_hash = f.fact_hash);
@@ -172,7 +179,7 @@ WHERE f.line = :line AND f.fact_hash = ANY(:hashes::bytea[])
 -- name: forget(line, before, limit)!
 -- Forget what removed manifests of long ago were called, oldest first.
 DELETE FROM pruned_manifests
-WHERE line = :line AND ctid = ANY(ARRAY(
+WHERE ctid = ANY(ARRAY(
     SELECT p.ctid FROM pruned_manifests AS p
     WHERE p.line = :line AND p.swept AND p.created_at < :before
     ORDER BY p.generation

@@ -2,7 +2,7 @@
 -- End the newest versions of some keys, which are looked up first (by their place: an exact one, whatever the statistics
 -- say); gives the keys that had one, and whether that was a tombstone.
 UPDATE record_versions SET to_generation = :generation
-WHERE line = :line AND to_generation = 9223372036854775807 AND ctid = ANY(ARRAY(
+WHERE to_generation = 9223372036854775807 AND ctid = ANY(ARRAY(
     SELECT newest.ctid
     FROM unnest(:keys::text[]) AS wanted (key)
     CROSS JOIN LATERAL (
@@ -24,16 +24,16 @@ WHERE v.tombstone
    OR (SELECT true FROM contents AS c WHERE c.line = :line AND c.content_hash = v.content_hash);
 
 -- name: add_facts(line, hashes, bodies)!
--- Store provenance, each once.
+-- Store provenance, each once. One that is there is locked, so that retention does not find it unused in between.
 INSERT INTO facts (line, fact_hash, body)
 SELECT :line, given.hash, given.body FROM unnest(:hashes::bytea[], :bodies::bytea[]) AS given (hash, body)
 ORDER BY given.hash
-ON CONFLICT DO NOTHING;
+ON CONFLICT (line, fact_hash) DO UPDATE SET body = facts.body;
 
 -- name: close_nodes(line, generation, paths)!
 -- End the newest nodes at some paths, where there are any.
 UPDATE trie_nodes SET to_generation = :generation
-WHERE line = :line AND to_generation = 9223372036854775807 AND ctid = ANY(ARRAY(
+WHERE to_generation = 9223372036854775807 AND ctid = ANY(ARRAY(
     SELECT newest.ctid
     FROM unnest(:paths::text[]) AS wanted (path)
     CROSS JOIN LATERAL (
