@@ -13,8 +13,11 @@ from anabranch.model.errors import GoneError, NotFoundError
 from anabranch.store import jobs, lines, manifests, publish, restoring
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from anabranch.model.crd import Pin, Restore
     from anabranch.store.database import Connection, Database
+    from anabranch.store.lines import HeadRow
 
 
 async def follow_pin(db: Database, *, line: str, pin: Pin | None) -> list[Condition]:
@@ -50,6 +53,21 @@ async def _move(conn: Connection, *, line: str, pin: Pin | None) -> bool:
     else:
         await publish.move_current(conn, head=head, to_generation=target, kind="rollback", pinned_generation=target)
     return True
+
+
+def stands(head: HeadRow, *, pin: Pin | None, told: Sequence[Condition]) -> bool:
+    """Whether a head is still where a pin, or its absence, has put it.
+
+    Args:
+        head: The head.
+        pin: What the spec says.
+        told: What `follow_pin` has told: a target that cannot be had is none.
+    """
+    if pin is None:
+        return head.pinned_generation is None
+    if any(condition.reason.startswith("PinTarget") for condition in told):
+        return True
+    return head.pinned_generation is not None and pin.generation in {None, head.pinned_generation}
 
 
 async def follow_restore(db: Database, *, line: str, restore: Restore | None) -> list[Condition]:

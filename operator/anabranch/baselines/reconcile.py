@@ -2,11 +2,14 @@
 
 Every part compares what shall be with what is, in Postgres, and is one transaction or none: it may be repeated, and
 two operators may do it at once. The generation of the spec counts as observed only at the end, together with the
-conditions: nobody may read an old `Ready` as an answer to a new spec.
+conditions: nobody may read an old `Ready` as an answer to a new spec. An operator that was paused may come back with an
+old spec in its hand: it finds a newer one observed and leaves all as it is, or, where it comes to that too late, has it
+looked at again.
 """
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from anabranch.baselines import finalizer, imports, pinning, taking_up
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from anabranch.kube.guard import ReviewGuard
     from anabranch.model.crd import BaselineResource
     from anabranch.store.database import Connection, Database
-    from anabranch.store.lines import HeadRow, LineState
+    from anabranch.store.lines import HeadRow, LineRow, LineState
 
 
 async def reconcile(db: Database, resource: BaselineResource, *, kube: KubeClient, guard: ReviewGuard) -> None:
@@ -52,19 +55,7 @@ async def reconcile(db: Database, resource: BaselineResource, *, kube: KubeClien
     if gaps:
         conditions.append(Condition("ReviewGuardMissing", "PolicyMissing", " ".join(gaps)))
     async with db.transaction() as conn:
-        head = await lines.head(conn, line)
-        conditions += _paused(head)
-        await lines.save_spec(
-            conn,
-            line=line,
-            observed_generation=resource.generation,
-            policy=_policy(resource),
-            suspended=resource.spec.suspend,
-        )
-        await lines.set_conditions(conn, line=line, conditions=[condition.row() for condition in conditions])
-        await waiting.delete(conn, namespace=resource.namespace, kind="Baseline", name=resource.name)
-        if head.head_generation:
-            await waiting.wake(conn, needs_namespace=resource.namespace, needs_name=resource.name)
+        await _conclude(conn, resource, line=line, conditions=conditions)
     db.notify("work")
     db.notify("status")
 
@@ -78,16 +69,47 @@ async def forget(db: Database, *, namespace: str, name: str, uid: str) -> None:
             await lines.mark_deleted(conn, line=state.line.line, uid=uid)
 
 
+async def _conclude(conn: Connection, resource: BaselineResource, *, line: str, conditions: list[Condition]) -> None:
+    """Write what came of a reconcile; if another one came in between, whose spec differs, have all looked at again."""
+    row = await lines.lock(conn, line)
+    if _is_outdated(resource, row):
+        await lines.set_due(conn, line=line, delay=timedelta())
+        return
+    head = await lines.head(conn, line)
+    if head.suspended != resource.spec.suspend or not pinning.stands(head, pin=resource.spec.pin, told=conditions):
+        await lines.set_due(conn, line=line, delay=timedelta())
+    await lines.save_spec(
+        conn,
+        line=line,
+        observed_generation=resource.generation,
+        policy=_policy(resource),
+        suspended=resource.spec.suspend,
+    )
+    told = [*conditions, *_paused(head)]
+    await lines.set_conditions(conn, line=line, conditions=[condition.row() for condition in told])
+    await waiting.delete(conn, namespace=resource.namespace, kind="Baseline", name=resource.name)
+    if head.head_generation:
+        await waiting.wake(conn, needs_namespace=resource.namespace, needs_name=resource.name)
+
+
+def _is_outdated(resource: BaselineResource, row: LineRow) -> bool:
+    """Whether a newer spec of the same Baseline was followed already: by a faster operator, or while we were paused."""
+    return row.uid == resource.uid and row.observed_generation > resource.generation
+
+
 async def _take_up(
     db: Database, resource: BaselineResource, *, namespace_uid: str, gaps: Sequence[str]
 ) -> tuple[str | None, list[Condition]]:
     """Take the line up, with the policy that the following steps and all jobs go by.
 
     Returns:
-        The line's id, and what is to be said about it. None: the Baseline waits for somebody to name one.
+        The line's id, and what is to be said about it. None: the Baseline waits for somebody to name one, or is
+        another by now.
     """
     async with db.transaction() as conn:
         state, refusal = await taking_up.take_up(conn, resource, namespace_uid=namespace_uid, gaps=gaps)
+        if state is not None and _is_outdated(resource, state.line):
+            return None, []
         if state is not None:
             # With the line, not after it: no job may go on under the policy of whoever had it before.
             await _keep_policy(conn, resource, state)

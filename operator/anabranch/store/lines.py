@@ -175,6 +175,18 @@ async def save_spec(
     await _sql.save_spec(conn, line=line, observed_generation=observed_generation, policy=dict(policy))
 
 
+async def lock(conn: Connection, line: str) -> LineRow:
+    """A line, which nobody else changes until the transaction ends. Whoever needs the head's lock too takes that first.
+
+    Raises:
+        NotFoundError: If there is none.
+    """
+    row = await _sql.lock(conn, line=line)
+    if row is None:
+        raise _no_line(line)
+    return _line(row)
+
+
 async def set_conditions(conn: Connection, *, line: str, conditions: list[dict[str, Any]]) -> bool:
     """Keep what a reconciliation met; whether it is anything new."""
     return queries.touched(await _sql.set_conditions(conn, line=line, conditions=conditions)) > 0

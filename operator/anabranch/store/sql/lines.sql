@@ -54,6 +54,10 @@ WHERE line = :line
   AND observed_generation <= :observed_generation::bigint
   AND (observed_generation <> :observed_generation::bigint OR policy <> :policy::jsonb);
 
+-- name: lock(line)^
+-- One line, held until the transaction ends: nobody else concludes a reconciliation of it meanwhile.
+SELECT * FROM lines WHERE line = :line FOR NO KEY UPDATE;
+
 -- name: set_suspended(line, suspended)!
 -- Pause consolidation of the line, or let it go on.
 UPDATE line_heads SET suspended = :suspended WHERE line = :line AND suspended <> :suspended::boolean;
