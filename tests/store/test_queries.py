@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import asyncpg
 import pytest
 
@@ -86,6 +88,12 @@ def test_a_query_is_described_in_words(name):
     description = CATALOGUE[name].doc_comments
     assert description.endswith("."), name
     assert description[0].isupper()
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_rows_that_are_named_by_their_places_are_found_by_nothing_else(name):
+    """A connection plans a statement once for good: while a table is small, by its line seems the better way."""
+    assert not re.search(r"\bline = \$\d AND [^()]*\bctid = ANY", CATALOGUE[name].sql)
 
 
 async def test_postgres_accepts_every_query(database):

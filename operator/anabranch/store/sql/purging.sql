@@ -89,109 +89,109 @@ DELETE FROM lines WHERE line = :line;
 -- name: delete_publications(line, limit)!
 -- Delete up to so many rows of a line: which jobs have published.
 DELETE FROM publications
-WHERE line = :line AND ctid = ANY(ARRAY(SELECT ctid FROM publications WHERE line = :line LIMIT :limit));
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM publications WHERE line = :line LIMIT :limit));
 
 -- name: delete_reviews(line, limit)!
 -- Delete up to so many rows of a line: decisions.
 DELETE FROM reviews
-WHERE line = :line AND ctid = ANY(ARRAY(SELECT ctid FROM reviews WHERE line = :line LIMIT :limit));
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM reviews WHERE line = :line LIMIT :limit));
 
 -- name: delete_transitions(line, limit)!
 -- Delete up to so many rows of a line: what happened to jobs.
 DELETE FROM transitions
-WHERE line = :line AND ctid = ANY(ARRAY(SELECT ctid FROM transitions WHERE line = :line LIMIT :limit));
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM transitions WHERE line = :line LIMIT :limit));
 
 -- name: delete_candidates(line, limit)!
 -- Delete up to so many rows of a line: candidates.
 DELETE FROM candidates
-WHERE line = :line AND ctid = ANY(ARRAY(SELECT ctid FROM candidates WHERE line = :line LIMIT :limit));
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM candidates WHERE line = :line LIMIT :limit));
 
 -- name: delete_jobs(line, limit)!
 -- Delete up to so many rows of a line: jobs.
 DELETE FROM jobs
-WHERE line = :line AND ctid = ANY(ARRAY(SELECT ctid FROM jobs WHERE line = :line LIMIT :limit));
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM jobs WHERE line = :line LIMIT :limit));
 
 -- name: delete_completions(line, limit)!
 -- Delete up to so many rows of a line: completions of runs.
 DELETE FROM completions
-WHERE line = :line AND ctid = ANY(ARRAY(SELECT ctid FROM completions WHERE line = :line LIMIT :limit));
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM completions WHERE line = :line LIMIT :limit));
 
 -- name: delete_batches(line, limit)!
 -- Delete up to so many rows of a line: received batches.
 DELETE FROM batches
-WHERE line = :line AND ctid = ANY(ARRAY(SELECT ctid FROM batches WHERE line = :line LIMIT :limit));
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM batches WHERE line = :line LIMIT :limit));
 
 -- name: delete_evidence(line, limit)!
 -- Delete up to so many rows of a line: evidence.
 DELETE FROM evidence
-WHERE line = :line AND ctid = ANY(ARRAY(SELECT ctid FROM evidence WHERE line = :line LIMIT :limit));
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM evidence WHERE line = :line LIMIT :limit));
 
 -- name: delete_private_records(line, limit)!
 -- Delete up to so many rows of a line: private records.
 DELETE FROM private_records
-WHERE line = :line AND ctid = ANY(ARRAY(SELECT ctid FROM private_records WHERE line = :line LIMIT :limit));
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM private_records WHERE line = :line LIMIT :limit));
 
 -- name: delete_branches(line, limit)!
 -- Delete up to so many rows of a line: branches.
 DELETE FROM branches
-WHERE line = :line AND ctid = ANY(ARRAY(SELECT ctid FROM branches WHERE line = :line LIMIT :limit));
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM branches WHERE line = :line LIMIT :limit));
 
 -- name: delete_restores(line, limit)!
 -- Delete up to so many rows of a line: restores.
 DELETE FROM restores
-WHERE line = :line AND ctid = ANY(ARRAY(SELECT ctid FROM restores WHERE line = :line LIMIT :limit));
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM restores WHERE line = :line LIMIT :limit));
 
 -- name: delete_archive_chunks(line, limit)!
 -- Delete up to so many rows of a line: the pieces of archives.
 DELETE FROM archive_chunks
-WHERE line = :line AND ctid = ANY(ARRAY(SELECT ctid FROM archive_chunks WHERE line = :line LIMIT :limit));
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM archive_chunks WHERE line = :line LIMIT :limit));
 
 -- name: delete_archives(line, limit)!
 -- Delete up to so many rows of a line: archives.
 DELETE FROM archives
-WHERE line = :line AND ctid = ANY(ARRAY(SELECT ctid FROM archives WHERE line = :line LIMIT :limit));
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM archives WHERE line = :line LIMIT :limit));
 
 -- name: delete_manifests(line, limit)!
 -- Delete up to so many rows of a line: manifests.
 DELETE FROM manifests
-WHERE line = :line AND ctid = ANY(ARRAY(SELECT ctid FROM manifests WHERE line = :line LIMIT :limit));
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM manifests WHERE line = :line LIMIT :limit));
 
 -- name: delete_pruned_manifests(line, limit)!
 -- Delete up to so many rows of a line: what removed manifests were called.
 DELETE FROM pruned_manifests
-WHERE line = :line AND ctid = ANY(ARRAY(SELECT ctid FROM pruned_manifests WHERE line = :line LIMIT :limit));
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM pruned_manifests WHERE line = :line LIMIT :limit));
 
 -- name: delete_events(line, limit)!
 -- Delete up to so many rows of a line: the feed.
 DELETE FROM events
-WHERE line = :line AND ctid = ANY(ARRAY(SELECT ctid FROM events WHERE line = :line LIMIT :limit));
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM events WHERE line = :line LIMIT :limit));
 
 -- name: delete_record_versions(line, limit)!
 -- Delete up to so many rows of a line: versions of records.
 DELETE FROM record_versions
-WHERE line = :line AND ctid = ANY(ARRAY(SELECT ctid FROM record_versions WHERE line = :line LIMIT :limit));
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM record_versions WHERE line = :line LIMIT :limit));
 
 -- name: delete_trie_nodes(line, limit)!
 -- Delete up to so many rows of a line: nodes of the trie.
 DELETE FROM trie_nodes
-WHERE line = :line AND ctid = ANY(ARRAY(SELECT ctid FROM trie_nodes WHERE line = :line LIMIT :limit));
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM trie_nodes WHERE line = :line LIMIT :limit));
 
 -- name: delete_contents(line, limit)!
 -- Delete up to so many rows of a line: contents.
 DELETE FROM contents
-WHERE line = :line AND ctid = ANY(ARRAY(SELECT ctid FROM contents WHERE line = :line LIMIT :limit));
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM contents WHERE line = :line LIMIT :limit));
 
 -- name: delete_facts(line, limit)!
 -- Delete up to so many rows of a line: provenance.
 DELETE FROM facts
-WHERE line = :line AND ctid = ANY(ARRAY(SELECT ctid FROM facts WHERE line = :line LIMIT :limit));
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM facts WHERE line = :line LIMIT :limit));
 
 -- name: delete_released_hashes(line, limit)!
 -- Delete up to so many rows of a line: what retention still has to look at.
 DELETE FROM released_hashes
-WHERE line = :line AND ctid = ANY(ARRAY(SELECT ctid FROM released_hashes WHERE line = :line LIMIT :limit));
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM released_hashes WHERE line = :line LIMIT :limit));
 
 -- name: delete_import_base(line, limit)!
 -- Delete up to so many rows of a line: what its source once said.
 DELETE FROM import_base
-WHERE line = :line AND ctid = ANY(ARRAY(SELECT ctid FROM import_base WHERE line = :line LIMIT :limit));
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM import_base WHERE line = :line LIMIT :limit));

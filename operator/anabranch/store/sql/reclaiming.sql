@@ -53,7 +53,7 @@ LIMIT :limit;
 -- Remove candidates of jobs; how many. What a changed import said is noted for the next comparison.
 WITH gone AS (
     DELETE FROM candidates
-    WHERE line = :line AND ctid = ANY(ARRAY(
+    WHERE ctid = ANY(ARRAY(
         SELECT c.ctid FROM candidates AS c WHERE c.line = :line AND c.job_id = ANY(:job_ids::text[]) LIMIT :limit
     ))
     RETURNING line, origin_job, ordinal, op, key, scope, content_hash
@@ -77,28 +77,28 @@ SELECT count(*) FROM gone;
 -- name: drop_reviews(line, job_ids, limit)!
 -- Remove decisions on the candidates of jobs.
 DELETE FROM reviews
-WHERE line = :line AND ctid = ANY(ARRAY(
+WHERE ctid = ANY(ARRAY(
     SELECT r.ctid FROM reviews AS r WHERE r.line = :line AND r.job_id = ANY(:job_ids::text[]) LIMIT :limit
 ));
 
 -- name: drop_evidence(line, branch_id, limit)!
 -- Remove evidence that a run uploaded.
 DELETE FROM evidence
-WHERE line = :line AND ctid = ANY(ARRAY(
+WHERE ctid = ANY(ARRAY(
     SELECT e.ctid FROM evidence AS e WHERE e.line = :line AND e.branch_id = :branch_id LIMIT :limit
 ));
 
 -- name: drop_batches(line, branch_id, limit)!
 -- Remove batches that a run submitted.
 DELETE FROM batches
-WHERE line = :line AND ctid = ANY(ARRAY(
+WHERE ctid = ANY(ARRAY(
     SELECT b.ctid FROM batches AS b WHERE b.line = :line AND b.branch_id = :branch_id LIMIT :limit
 ));
 
 -- name: drop_private(line, branch_id, limit)!
 -- Remove the private overlay of a run.
 DELETE FROM private_records
-WHERE line = :line AND ctid = ANY(ARRAY(
+WHERE ctid = ANY(ARRAY(
     SELECT p.ctid FROM private_records AS p WHERE p.line = :line AND p.branch_id = :branch_id LIMIT :limit
 ));
 
@@ -124,7 +124,7 @@ LIMIT :limit;
 -- name: drop_transitions(line, job_ids, limit)!
 -- Remove what happened to jobs.
 DELETE FROM transitions
-WHERE line = :line AND ctid = ANY(ARRAY(
+WHERE ctid = ANY(ARRAY(
     SELECT t.ctid FROM transitions AS t WHERE t.line = :line AND t.job_id = ANY(:job_ids::text[]) LIMIT :limit
 ));
 
@@ -136,7 +136,7 @@ UPDATE jobs SET kept = 'row' WHERE line = :line AND job_id = ANY(:job_ids::text[
 -- Remove rows of jobs whose resource is gone; not of an import that a job split off from it still speaks of.
 WITH gone AS (
     DELETE FROM jobs
-    WHERE line = :line AND ctid = ANY(ARRAY(
+    WHERE ctid = ANY(ARRAY(
         SELECT j.ctid FROM jobs AS j
         WHERE j.line = :line AND j.kept = 'row' AND (j.deleted_at IS NOT NULL OR j.uid IS NULL)
           AND NOT EXISTS (SELECT FROM candidates AS c WHERE c.line = :line AND c.origin_job = j.job_id)
@@ -151,7 +151,7 @@ SELECT FROM gone;
 -- name: drop_branches(line, limit)!
 -- Remove rows of runs whose resource is gone, and of which no job is left.
 DELETE FROM branches
-WHERE line = :line AND ctid = ANY(ARRAY(
+WHERE ctid = ANY(ARRAY(
     SELECT b.ctid FROM branches AS b
     WHERE b.line = :line AND b.kept = 'row' AND b.deleted_at IS NOT NULL
       AND NOT EXISTS (SELECT FROM jobs AS j WHERE j.line = :line AND j.branch_id = b.branch_id)

@@ -72,7 +72,8 @@ UPDATE stage_nodes AS s SET ends = (
 -- name: close_versions(line, generation)!
 -- End the versions that the staged ones replace. Their places hold: whoever could change one is kept out.
 UPDATE record_versions SET to_generation = :generation
-WHERE line = :line AND to_generation = 9223372036854775807 AND ctid = ANY(ARRAY(SELECT ends FROM stage_versions));
+WHERE (line = :line) IS TRUE AND to_generation = 9223372036854775807
+  AND ctid = ANY(ARRAY(SELECT ends FROM stage_versions));
 
 -- name: open_versions(line, generation, revision)!
 -- Begin the staged versions.
@@ -83,7 +84,8 @@ FROM stage_versions;
 -- name: close_nodes(line, generation)!
 -- End the nodes that the staged ones replace.
 UPDATE trie_nodes SET to_generation = :generation
-WHERE line = :line AND to_generation = 9223372036854775807 AND ctid = ANY(ARRAY(SELECT ends FROM stage_nodes));
+WHERE (line = :line) IS TRUE AND to_generation = 9223372036854775807
+  AND ctid = ANY(ARRAY(SELECT ends FROM stage_nodes));
 
 -- name: open_nodes(line, generation)!
 -- Begin the staged nodes.
