@@ -107,9 +107,8 @@ class Growth:
                     await self.publish_with_retention(db, old, min(self.every or point, point - len(old.times)))
                 async with opened(server) as another:
                     ratios = await self.compare(db, old, another, seed=point)
-                if self.every:
-                    await self.retain(db, old)
-                await report(db, old, point=point, ratios=ratios)
+                took = await self.retain(db, old) if self.every else 0
+                await report(db, old, point=point, ratios=ratios, took=took)
 
     async def compare(self, db: Database, old: Line, another: Database, *, seed: int) -> list[float]:
         """How much longer a publication takes than in a young line: a ratio of medians for each round."""
@@ -136,9 +135,12 @@ class Growth:
         if turn:
             await turn
 
-    async def retain(self, db: Database, line: Line) -> None:
+    async def retain(self, db: Database, line: Line) -> float:
+        """Turns of retention until nothing is left to remove; how long they took, in s."""
+        began = time.perf_counter()
         while await retention.retain(db, line=line.line, policy=self.policy):
             pass
+        return time.perf_counter() - began
 
     async def new_line(self, db: Database, *, seed: int) -> Line:
         chance = random.Random(seed)
@@ -219,11 +221,12 @@ async def opened(server: str) -> AsyncIterator[Database]:
 
 
 def report_head() -> None:
-    print(f"{'after':>6} {'ms p50':>7} {'p95':>6} {'old : young':>17} {'MB':>5} " + "".join(f"{t:>10}" for t in TABLES))
+    columns = f"{'after':>6} {'ms p50':>7} {'p95':>6} {'old : young':>17} {'turn s':>6} {'MB':>5}"
+    print(columns + "".join(f"{title:>10}" for title in TABLES))
 
 
-async def report(db: Database, line: Line, *, point: int, ratios: list[float]) -> None:
-    """A row of the table: times of the last hundred publications, ratios of the rounds, sizes, and rows by table."""
+async def report(db: Database, line: Line, *, point: int, ratios: list[float], took: float) -> None:
+    """A row of the table: times of the last hundred publications, ratios, time of the last turn, sizes and rows."""
     last = sorted(line.times[-YOUNG:])
     ratio = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
     async with db.connection() as conn:
@@ -232,9 +235,8 @@ async def report(db: Database, line: Line, *, point: int, ratios: list[float]) -
             await conn.fetchval(f"SELECT count(*) FROM {table} WHERE line = $1", line.line) for table in TABLES.values()
         ]
     times = f"{statistics.median(last):>7.1f} {last[int(len(last) * 0.95)]:>6.1f}"
-    print(
-        f"{point:>6} {times} {ratio:>17} {size / 1e6:>5.0f} " + "".join(f"{count:>10,}" for count in rows), flush=True
-    )
+    columns = f"{point:>6} {times} {ratio:>17} {took:>6.2f} {size / 1e6:>5.0f}"
+    print(columns + "".join(f"{count:>10,}" for count in rows), flush=True)
 
 
 if __name__ == "__main__":
