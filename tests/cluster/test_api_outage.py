@@ -19,6 +19,7 @@ from anabranch.devcluster import databases
 from anabranch.devcluster.postgres import with_database
 from anabranch.manifests import API_ACCOUNT
 from anabranch.model.objects import Receipt, batch_hash
+from anabranch.store.migrate import SchemaMismatchError
 
 
 @pytest.fixture(scope="module")
@@ -26,15 +27,13 @@ async def agent(place):
     return await place.client("agent", "anabranch-agent")
 
 
-async def test_it_is_not_ready_on_a_database_of_another_schema(place):
+async def test_it_does_not_start_on_a_database_of_another_schema_and_says_what_to_do(place):
     name = f"empty_{secrets.token_hex(4)}"
     await databases.create(place.stack.server.dsn, name, owner="a test of the API")
     try:
-        async with in_process(place, dsn=with_database(place.stack.server.dsn, name)) as http:
-            ready = await http.get("/readyz")
-        assert ready.status_code == 503
-        assert "anabranch migrate" in ready.json()["checks"]["postgres"]
-        assert ready.json()["checks"]["kubernetes"] == "ok"
+        with pytest.raises(SchemaMismatchError, match="anabranch migrate"):
+            async with in_process(place, dsn=with_database(place.stack.server.dsn, name)):
+                pass
     finally:
         await databases.drop(place.stack.server.dsn, name)
 

@@ -39,7 +39,7 @@ async def test_a_baseline_tells_where_its_line_is(place, viewer):
     manifest = await viewer.manifest(place.namespace, BASELINE)
     assert (state.current.generation, state.current.manifest_hash) == (1, manifest.manifest_hash)
     assert state.head == state.current
-    assert [found.name async for found in viewer.baselines(place.namespace)] == [BASELINE]
+    assert BASELINE in [found.name async for found in viewer.baselines(place.namespace)]
     assert (manifest.records, manifest.origin["kind"]) == (3, "import")
 
 

@@ -200,7 +200,7 @@ async def test_reviews_are_guarded_while_the_policies_are_in_force_and_not_a_mom
         (gap,) = await guard.gaps()
         assert "anabranch-job-reviews" in gap
     finally:
-        metadata = {"name": binding["metadata"]["name"]}
+        metadata = {member: binding["metadata"][member] for member in ("name", "labels")}
         installed.apply([{**binding, "metadata": metadata}])
 
 
