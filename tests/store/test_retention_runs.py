@@ -316,6 +316,19 @@ async def test_a_receipt_that_came_between_the_look_and_the_removal_keeps_its_ru
         assert (await branches.get(conn, branch.branch_id)).kept == "whole"
 
 
+async def test_a_branch_that_was_taken_for_deleted_too_long_has_ended(world):
+    line, branch = await a_run(world)
+    await decide(world, line)
+    async with world.db.connection() as conn:
+        await conn.execute("UPDATE branches SET phase = 'Active', finished_at = NULL, deleted_at = now()")
+        await conn.execute("UPDATE jobs SET uid = name WHERE line = $1", line)
+    await retain_runs(world, line)
+    # Its parent is kept, its data is not.
+    assert branch.parent_generation in await retaining.generations(world.db, line)
+    again = await world.apply_branch("run")
+    assert (again.branch_id, again.phase, again.kept) == (branch.branch_id, "Expired", "row")
+
+
 async def test_a_large_run_goes_in_pieces(world, monkeypatch):
     monkeypatch.setattr(reclaiming, "_ROWS", 3)
     monkeypatch.setattr(reclaiming, "_BODIES", 2)

@@ -44,7 +44,7 @@ LEFT JOIN unnest(:uids::text[]) AS seen (uid) ON seen.uid = known.uid
 WHERE seen.uid IS NULL;
 
 -- name: take_back_branch(namespace, name, uid)!
--- A Branch that was believed to be deleted is there. If its parent was pruned meanwhile, its run has ended.
+-- A Branch that was believed to be deleted is there. If retention has removed its parent or its data, its run has ended.
 UPDATE branches AS b
 SET deleted_at = NULL, version = b.version + 1,
     phase = CASE WHEN ended.so THEN 'Expired' ELSE b.phase END,
@@ -52,8 +52,9 @@ SET deleted_at = NULL, version = b.version + 1,
 FROM (
     SELECT w.line, w.branch_id,
            w.phase IN ('Active', 'Stale')
-           AND NOT EXISTS (SELECT FROM manifests AS m
-                           WHERE m.line = w.line AND m.generation = w.parent_generation) AS so
+           AND (w.kept <> 'whole'
+                OR NOT EXISTS (SELECT FROM manifests AS m
+                               WHERE m.line = w.line AND m.generation = w.parent_generation)) AS so
     FROM branches AS w
     WHERE w.namespace = :namespace AND w.name = :name AND w.uid = :uid AND w.deleted_at IS NOT NULL
 ) AS ended
