@@ -78,18 +78,21 @@ def remove_cluster(folder: Path, cluster: Cluster) -> None:
         controlplane.down(folder)
 
 
-def postgres_server(folder: Path, *, durable: bool, say: Say = folders.silent) -> PostgresServer:
+def postgres_server(
+    folder: Path, *, durable: bool, settings: Mapping[str, str] | None = None, say: Say = folders.silent
+) -> PostgresServer:
     """Starts, or finds, the Postgres to use.
 
     Args:
         folder: Where a server that is started here keeps everything.
         durable: Whether the data of one that is started here must survive the end of the machine.
+        settings: Further ones of a server that is started here, by name.
         say: Takes progress.
     """
     if dsn := os.environ.get(DSN):
         say(f"using the Postgres of {DSN}")
         return PostgresServer(dsn=dsn)
-    return postgres.start(folder, durable=durable, say=say)
+    return postgres.start(folder, durable=durable, settings=settings, say=say)
 
 
 def _given(kubeconfig: Path, say: Say) -> Cluster:

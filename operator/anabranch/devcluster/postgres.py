@@ -27,7 +27,7 @@ from anabranch.devcluster.ports import start_on
 from anabranch.devcluster.processes import Processes, Program, identity
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from anabranch.devcluster.folders import Say
 
@@ -72,12 +72,15 @@ class PostgresServer:
             stop(self.folder)
 
 
-def start(folder: Path, *, durable: bool, say: Say = folders.silent) -> PostgresServer:
+def start(
+    folder: Path, *, durable: bool, settings: Mapping[str, str] | None = None, say: Say = folders.silent
+) -> PostgresServer:
     """Starts the server of a folder unless it runs, with its data from last time if there is any.
 
     Args:
         folder: Where it keeps everything. Where the caller is root, the user ``nobody`` must be able to enter it.
         durable: Whether its data must survive the end of the machine; without that it is much faster.
+        settings: Further ones, by name.
         say: Takes progress.
 
     Raises:
@@ -94,12 +97,12 @@ def start(folder: Path, *, durable: bool, say: Say = folders.silent) -> Postgres
                 f"Postgres cannot run as root, and the user {user}, whom it runs as instead, cannot enter {folder}.",
                 hint="Choose a folder that others may enter, under /tmp or /var/lib, or run this without being root.",
             )
-        settings = SETTINGS | ({} if durable else VOLATILE)
+        chosen = SETTINGS | ({} if durable else VOLATILE) | dict(settings or {})
         password = _initialize(folder, programs, sync=durable)
         port = start_on(
             folder / "ports.json",
             ("postgres",),
-            lambda ports: _run(folder, programs, port=ports["postgres"], settings=settings),
+            lambda ports: _run(folder, programs, port=ports["postgres"], settings=chosen),
             undo=lambda: stop(folder),
         )
         say(f"Postgres {metadata.version(WHEEL)} ready in {time.monotonic() - started:.1f} s")
