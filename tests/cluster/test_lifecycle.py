@@ -194,6 +194,33 @@ async def test_statuses_that_somebody_wiped_or_forged_are_written_anew(town):
     await until(lambda: get(town, "branch", "run")["status"] == before["run"])
 
 
+# ---------------------------------------------------------------------------------------------------------- the source
+
+
+async def test_a_source_that_changes_is_reviewed_and_one_that_goes_missing_takes_nothing_away(town):
+    town.baseline()
+
+    def told(kind):
+        return (condition(get(town, "baseline", "facts"), kind) or (None, None))[1]
+
+    changed = json.dumps({"data": {"facts.jsonl": json.dumps({"key": "build/cache", "content": "Otherwise."})}})
+    town.kubectl("patch", "configmap/facts", "--type=merge", f"--patch={changed}")
+    await until(lambda: told("ImportChanged") == "AwaitingReview")
+    (job,) = await until(lambda: town.stack.cluster.get("cjob", f"--namespace={town.namespace}")["items"])
+    assert job["spec"]["origin"] == "Import"
+
+    town.kubectl("delete", "configmap/facts")
+    await until(lambda: told("ImportMissing") == "ConfigMapMissing")
+    item = get(town, "baseline", "facts")
+    assert condition(item, "Ready")[0] == "True"
+    assert (item["status"]["current"]["generation"], item["status"]["current"]["records"]) == (1, 3)
+
+    metadata = {"name": "facts", "namespace": town.namespace}
+    town.stack.cluster.apply([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, **json.loads(changed)}])
+    await until(lambda: told("ImportMissing") is None)
+    assert told("ImportChanged") == "AwaitingReview"
+
+
 # ---------------------------------------------------------------------------------------------------- in whatever order
 
 
