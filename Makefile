@@ -6,6 +6,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 PYTEST := $(BIN)/pytest
+# One test file at a time in each of several processes, one a core; PARALLEL= for one process.
+PARALLEL ?= --numprocesses auto --dist loadfile
 export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
@@ -46,15 +48,15 @@ generate: venv ## Write the files that are generated from the code: crds/ and do
 
 .PHONY: test-unit
 test-unit: venv ## Run the tests that need nothing but Python
-	$(PYTEST) tests/unit
+	$(PYTEST) $(PARALLEL) tests/unit
 
 .PHONY: test-store
 test-store: venv ## Run the tests on a real Postgres
-	$(PYTEST) tests/store
+	$(PYTEST) $(PARALLEL) tests/store
 
 .PHONY: test-cluster
 test-cluster: venv ## Run the tests on a real API server, with the operator and the API running
-	$(PYTEST) tests/cluster
+	$(PYTEST) $(PARALLEL) tests/cluster
 
 .PHONY: chaos
 chaos: venv ## Kill the operator at every durable step of a job, many times over

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from typing import TYPE_CHECKING
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 RUN_FOLDER = pytest.StashKey["Path"]()
 STARTED = pytest.StashKey[float]()
 LOG_LINES = 40
+WORKERS = 4
+"""Most processes of ``-n auto``: each has a Postgres, and perhaps a cluster, of its own."""
 
 # Who starts the tests in the background of a script hands down that SIGINT is ignored, to them and to all that they
 # start; tests that send it would wait for ever.
@@ -52,14 +55,29 @@ def cluster(run_folder) -> Iterator[Cluster]:
     choose.remove_cluster(folder, cluster)
 
 
+def pytest_xdist_auto_num_workers():
+    """A process for each core, but one alone on a server or a cluster that was given: they would share its roles."""
+    given = os.environ.get(choose.DSN) or os.environ.get(choose.KUBECONFIG)
+    return 0 if given else min(WORKERS, len(os.sched_getaffinity(0)))
+
+
+def pytest_xdist_setupnodes(config):
+    """Builds the control plane where people see the progress, which no worker can show."""
+    if not all(argument.startswith(("tests/unit", "tests/store")) for argument in config.args):
+        build_control_plane(config)
+
+
 def pytest_collection_finish(session):
     """Builds the control plane before any test's clock runs: that takes minutes, once on a machine."""
     wanted = any({"cluster", "stack"} & set(item.fixturenames) for item in session.items)
-    if session.config.option.collectonly or not wanted:
-        return
+    if wanted and not session.config.option.collectonly:
+        build_control_plane(session.config)
+
+
+def build_control_plane(config):
     try:
         if choose.cluster_kind() == "local":
-            binaries.ensure(say=session.config.get_terminal_writer().line)
+            binaries.ensure(say=config.get_terminal_writer().line)
     except DevclusterError as error:
         raise pytest.UsageError(str(error)) from error
 
