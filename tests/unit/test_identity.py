@@ -1,16 +1,29 @@
 """Identities and grants are asked once at a time, remembered for seconds, and never taken on trust."""
 
 import asyncio
+import base64
+import json
 
 import pytest
 
-from anabranch.identity import Caller, Grants, Identity, grants
-from anabranch.identity.answers import Answers
+from anabranch.identity import Caller, Grants, Identity, authentication, grants
+from anabranch.identity.answers import Answers, BusyError
+from anabranch.identity.authentication import WAITING
 from anabranch.kube.errors import RightMissingError
 from anabranch.kube.kinds import ACCESS_REVIEW, TOKEN_REVIEW
 from anabranch.model.errors import ForbiddenError, NotFoundError, UnauthenticatedError, UnavailableError
 
 AGENT = "system:serviceaccount:team:scout"
+NOW = 1_900_000_000.0
+
+
+def jwt(signature="forged", *, aud=("anabranch",), exp=NOW + 3600):
+    """A token as the cluster mints them; the API server of these tests knows the genuine ones by their signature."""
+    payload = json.dumps({"aud": list(aud) if isinstance(aud, tuple) else aud, "exp": exp}).encode()
+    return f"e30.{base64.urlsafe_b64encode(payload).decode().rstrip('=')}.{signature}"
+
+
+GOOD = jwt("good")
 
 
 class ApiServer:
@@ -30,7 +43,7 @@ class ApiServer:
         if self.error is not None:
             raise self.error
         if kind is TOKEN_REVIEW:
-            known = body["spec"]["token"] == "good"
+            known = body["spec"]["token"].endswith(".good")
             user = {"username": AGENT, "uid": "u1", "groups": ["g"], "extra": {"pod": ["p"]}}
             return {"status": {"authenticated": known, "audiences": self.audiences, "user": user if known else {}}}
         assert kind is ACCESS_REVIEW
@@ -58,59 +71,142 @@ def agent():
 
 
 async def test_a_good_token_names_its_caller_with_all_that_grants_depend_on():
-    caller = await Identity(ApiServer(), audience="anabranch").authenticate("good")
+    caller = await Identity(ApiServer(), audience="anabranch").authenticate(GOOD)
     assert caller == Caller(AGENT, "u1", ("g",), (("pod", ("p",)),))
     assert caller.service_account == ("team", "scout")
 
 
-@pytest.mark.parametrize("token", ["", "forged", "x" * 20_000])
-async def test_a_missing_forged_or_huge_token_is_refused_with_a_way_to_get_one(token):
-    with pytest.raises(UnauthenticatedError, match="kubectl create token"):
-        await Identity(ApiServer(), audience="anabranch").authenticate(token)
+@pytest.mark.parametrize(
+    ("token", "complaint"),
+    [
+        ("", "has no token"),
+        ("x" * 20_000, "longer than 16384 bytes"),
+        ("forged", "no JWT"),
+        ("a.b.c", "no JWT"),
+        ("e30.W10.c", "no JWT"),
+        ("e30.\udcff.c", "no JWT"),
+        (f"e30.{'W1tb' * 3_000}.c", "no JWT"),
+        (jwt(aud=("https://kubernetes.default.svc",)), "not meant for the audience 'anabranch', but for"),
+        (jwt(aud={"anabranch": 1}), "not meant for"),
+        (jwt(exp=NOW - 301), "expired at 2030-03-17T17:41:39"),
+        (jwt(exp=-1e300), "expired at a time before all calendars"),
+    ],
+    ids=lambda text: text[:20].encode("ascii", "replace").decode(),
+)
+async def test_a_token_that_shows_to_be_no_good_is_refused_unasked_and_says_what_to_do(token, complaint):
+    server = ApiServer()
+    with pytest.raises(UnauthenticatedError, match=complaint) as refused:
+        await Identity(server, audience="anabranch", now=lambda: NOW).authenticate(token)
+    assert "kubectl create token" in refused.value.hint
+    assert server.asked == []
+
+
+@pytest.mark.parametrize(
+    ("token", "complaint"),
+    [
+        (jwt(), "does not accept"),
+        (jwt(exp=NOW - 1), "expired at"),
+        (jwt(exp=None), "does"),
+        (jwt(aud="anabranch"), "does"),
+    ],
+)
+async def test_what_shows_nothing_is_judged_by_the_api_server_which_has_a_clock_of_its_own(token, complaint):
+    server = ApiServer()
+    with pytest.raises(UnauthenticatedError, match=complaint):
+        await Identity(server, audience="anabranch", now=lambda: NOW).authenticate(token)
+    assert len(server.asked) == 1
 
 
 async def test_a_token_that_was_confirmed_for_another_audience_is_refused():
     server = ApiServer(audiences=["https://kubernetes.default.svc"])
-    with pytest.raises(UnauthenticatedError, match="not meant for the audience 'anabranch'"):
-        await Identity(server, audience="anabranch").authenticate("good")
+    with pytest.raises(UnauthenticatedError, match="does not accept the token for the audience 'anabranch'"):
+        await Identity(server, audience="anabranch").authenticate(GOOD)
+
+
+async def test_a_flood_of_strangers_is_bounded_and_who_is_known_does_not_notice(clock):
+    server = ApiServer()
+    identity = Identity(server, audience="anabranch", clock=clock)
+    await identity.authenticate(GOOD)
+    server.slow.clear()
+    flood = [asyncio.create_task(identity.authenticate(jwt(f"forged{n}"))) for n in range(3 * WAITING)]
+    await asyncio.sleep(0.01)
+    assert (await identity.authenticate(GOOD)).username == AGENT
+    clock.now += 61  # now it must be asked about again, and does not stand behind the flood
+    asked = len(server.asked)
+    known = asyncio.create_task(identity.authenticate(GOOD))
+    await asyncio.sleep(0.01)
+    assert server.asked[asked:] == [("TokenReview", {"token": GOOD, "audiences": ["anabranch"]})]
+    assert asked < WAITING
+    server.slow.set()
+    assert (await known).username == AGENT
+    answers = await asyncio.gather(*flood, return_exceptions=True)
+    assert sum(isinstance(answer, BusyError) for answer in answers) == 2 * WAITING
+    assert BusyError.status == 503
+    assert sum(isinstance(answer, UnauthenticatedError) for answer in answers) == WAITING
+
+
+async def test_refusals_take_no_place_from_who_is_known(clock, monkeypatch):
+    monkeypatch.setattr(authentication, "_SIZE", 10)
+    server = ApiServer()
+    identity = Identity(server, audience="anabranch", clock=clock)
+    await identity.authenticate(GOOD)
+    tokens = [jwt(f"forged{n}") for n in range(20)]
+    await asyncio.gather(*map(identity.authenticate, tokens), return_exceptions=True)
+    asked = len(server.asked)
+    await identity.authenticate(GOOD)
+    assert len(server.asked) == asked
+
+
+async def test_a_token_that_was_revoked_is_not_known_any_more_when_the_api_server_goes_away(clock):
+    server = ApiServer()
+    identity = Identity(server, audience="anabranch", clock=clock)
+    await identity.authenticate(GOOD)
+    clock.now += 61
+    server.audiences = []
+    with pytest.raises(UnauthenticatedError):
+        await identity.authenticate(GOOD, stale=True)
+    clock.now += 6
+    server.error = UnavailableError("away")
+    with pytest.raises(UnavailableError):
+        await identity.authenticate(GOOD, stale=True)
 
 
 async def test_an_identity_is_asked_again_after_a_minute_and_a_refusal_after_five_seconds(clock):
     server = ApiServer()
     identity = Identity(server, audience="anabranch", clock=clock)
-    for advance, token, asked in ((0, "good", 1), (59, "good", 1), (2, "good", 2)):
+    for advance, token, asked in ((0, GOOD, 1), (59, GOOD, 1), (2, GOOD, 2)):
         clock.now += advance
         await identity.authenticate(token)
         assert len(server.asked) == asked
     for advance, asked in ((0, 3), (4, 3), (2, 4)):
         clock.now += advance
         with pytest.raises(UnauthenticatedError):
-            await identity.authenticate("forged")
+            await identity.authenticate(jwt())
         assert len(server.asked) == asked
 
 
 async def test_only_receipts_go_on_with_an_old_identity_while_the_api_server_is_away(clock):
     server = ApiServer()
     identity = Identity(server, audience="anabranch", clock=clock)
-    await identity.authenticate("good")
+    await identity.authenticate(GOOD)
     server.error = UnavailableError("away")
     clock.now += 599
-    assert (await identity.authenticate("good", stale=True)).username == AGENT
+    assert (await identity.authenticate(GOOD, stale=True)).username == AGENT
     with pytest.raises(UnavailableError):
-        await identity.authenticate("good")
+        await identity.authenticate(GOOD)
     clock.now += 2
     with pytest.raises(UnavailableError):
-        await identity.authenticate("good", stale=True)
+        await identity.authenticate(GOOD, stale=True)
 
 
 async def test_an_old_identity_does_not_hide_that_our_own_account_lacks_the_right_to_ask(clock):
     server = ApiServer()
     identity = Identity(server, audience="anabranch", clock=clock)
-    await identity.authenticate("good")
+    await identity.authenticate(GOOD)
     server.error = RightMissingError("tokenreviews is forbidden")
     clock.now += 61
     with pytest.raises(RightMissingError):
-        await identity.authenticate("good", stale=True)
+        await identity.authenticate(GOOD, stale=True)
 
 
 async def test_a_revoked_grant_ends_within_five_seconds(agent, clock):
@@ -196,7 +292,7 @@ async def test_scopes_are_asked_one_by_one_unless_a_role_covers_all(agent):
 
 
 async def test_answers_do_not_grow_beyond_their_size():
-    kept = Answers(fresh=lambda _: 60.0, size=100)
+    kept = Answers(fresh=lambda _: 60.0, size=100, flights=1)
 
     async def answer():
         return True

@@ -1,7 +1,8 @@
 """Answers of the API server, remembered for seconds: asked once at a time, never unbounded.
 
-A thousand followers that share one identity must cost one question, and a flood of forged tokens must not grow the
-memory. An answer's age counts from when its question was asked, so "at most five seconds old" is meant as it is said.
+A thousand followers that share one identity must cost one question, and a flood of forged tokens must neither grow the
+memory nor stand in the way of those that are known. An answer's age counts from when its question was asked, so "at
+most five seconds old" is meant as it is said.
 """
 
 from __future__ import annotations
@@ -11,11 +12,19 @@ import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from anabranch.model.errors import UnavailableError
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable
 
 K = TypeVar("K", bound="Hashable")
 V = TypeVar("V")
+
+
+class BusyError(UnavailableError):
+    """More newcomers than can be looked at now; those that are known already are served as ever."""
+
+    code = "Busy"
 
 
 class Answers(Generic[K, V]):
@@ -24,12 +33,17 @@ class Answers(Generic[K, V]):
     Args:
         fresh: Seconds for which an answer may be given again, as a function of the answer.
         size: Most answers kept; the least recently used ones go first.
+        flights: Most questions under way. A key with an answer, however old, is not held to it: there are no more of
+            them than `size`.
         clock: Seconds, monotonic.
     """
 
-    def __init__(self, *, fresh: Callable[[V], float], size: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, *, fresh: Callable[[V], float], size: int, flights: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._fresh = fresh
         self._size = size
+        self._most_flights = flights
         self._clock = clock
         self._kept: OrderedDict[K, tuple[V, float]] = OrderedDict()
         self._flights: dict[K, asyncio.Task[V]] = {}
@@ -38,11 +52,19 @@ class Answers(Generic[K, V]):
         """The answer to a question: one that is still fresh, one that is on its way, or a new one.
 
         Errors are not remembered; all who wait for the same flight get the same one.
+
+        Raises:
+            BusyError: If too many questions are under way, and this key has no answer yet.
         """
         if (kept := self._kept.get(key)) is not None and self._clock() - kept[1] < self._fresh(kept[0]):
             self._kept.move_to_end(key)
             return kept[0]
         if (flight := self._flights.get(key)) is None:
+            if kept is None and len(self._flights) >= self._most_flights:
+                raise BusyError(
+                    f"{self._most_flights} callers or questions that are new here wait for the API server already.",
+                    hint="Try again in a moment.",
+                )
             flight = asyncio.create_task(self._fly(key, question))
             self._flights[key] = flight
             flight.add_done_callback(lambda done: self._landed(key, done))
@@ -53,6 +75,10 @@ class Answers(Generic[K, V]):
         """The last answer, in a tuple, if its question was asked within so many seconds."""
         kept = self._kept.get(key)
         return None if kept is None or self._clock() - kept[1] > within else (kept[0],)
+
+    def forget(self, key: K) -> None:
+        """Keep no answer for a key."""
+        self._kept.pop(key, None)
 
     async def _fly(self, key: K, question: Callable[[], Awaitable[V]]) -> V:
         asked_at = self._clock()
@@ -67,3 +93,30 @@ class Answers(Generic[K, V]):
         del self._flights[key]
         if not flight.cancelled():
             flight.exception()  # everybody may have hung up: then nobody else looks at it
+
+
+class Recent(Generic[K]):
+    """Keys that were noted in the last seconds.
+
+    Args:
+        seconds: For how long.
+        size: Most of them; the oldest go first.
+        clock: Seconds, monotonic.
+    """
+
+    def __init__(self, *, seconds: float, size: int, clock: Callable[[], float]) -> None:
+        self._seconds = seconds
+        self._size = size
+        self._clock = clock
+        self._noted: OrderedDict[K, float] = OrderedDict()
+
+    def note(self, key: K) -> None:
+        """Note a key, as of now."""
+        self._noted[key] = self._clock()
+        self._noted.move_to_end(key)
+        while len(self._noted) > self._size:
+            self._noted.popitem(last=False)
+
+    def __contains__(self, key: K) -> bool:
+        noted_at = self._noted.get(key)
+        return noted_at is not None and self._clock() - noted_at < self._seconds

@@ -2,17 +2,22 @@
 
 A token is worth nothing here unless it was minted for this installation's audience, so a token stolen from here opens
 nothing elsewhere, and one meant for the API server opens nothing here.
+
+Anybody may send tokens, so what a stranger costs is bounded: what can be seen to be no good is not asked about, no more
+than so many strangers wait, and they wait apart from the callers that are known, who are kept apart from refusals too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import time
 from typing import TYPE_CHECKING, Final
 
-from anabranch.identity.answers import Answers
+from anabranch.identity.answers import Answers, Recent
 from anabranch.identity.caller import Caller
+from anabranch.identity.tokens import LEEWAY_SECONDS, objection
 from anabranch.kube.errors import RightMissingError
 from anabranch.kube.reviews import review_token
 from anabranch.model.errors import UnauthenticatedError, UnavailableError
@@ -29,9 +34,12 @@ REFUSED_SECONDS: Final = 5.0
 STALE_SECONDS: Final = 600.0
 """How old a verified identity may be for the receipt of a batch while the API server cannot be reached."""
 
+WAITING: Final = 1_024
+"""Strangers whose tokens are being looked at: a fleet that starts, or a flood. Some 3 s of the API server's work."""
+
 _SIZE: Final = 10_000
-_PARALLEL: Final = 32
-_TOKEN_BYTES: Final = 16_384
+_PARALLEL: Final = 24
+_PARALLEL_KNOWN: Final = 8
 
 
 class Identity:
@@ -41,13 +49,26 @@ class Identity:
         client: To the API server, as an account that may create tokenreviews.
         audience: Of this installation.
         clock: Seconds, monotonic.
+        now: Seconds since the epoch.
     """
 
-    def __init__(self, client: KubeClient, *, audience: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        *,
+        audience: str,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self._client = client
         self._audience = audience
-        self._questions = asyncio.Semaphore(_PARALLEL)
-        self._answers: Answers[bytes, Caller | None] = Answers(fresh=_fresh, size=_SIZE, clock=clock)
+        self._now = now
+        self._of_strangers = asyncio.Semaphore(_PARALLEL)
+        self._of_known = asyncio.Semaphore(_PARALLEL_KNOWN)
+        self._callers: Answers[bytes, Caller] = Answers(
+            fresh=lambda _: FRESH_SECONDS, size=_SIZE, flights=WAITING, clock=clock
+        )
+        self._refusals: Recent[bytes] = Recent(seconds=REFUSED_SECONDS, size=_SIZE, clock=clock)
 
     async def authenticate(self, token: str, *, stale: bool = False) -> Caller:
         """The caller that a token belongs to, verified at most 60 s ago.
@@ -58,36 +79,46 @@ class Identity:
                 receipt of batches may: publication asks again.
 
         Raises:
-            UnauthenticatedError: If the API server does not accept the token for this audience.
+            UnauthenticatedError: If the API server does not accept the token for this audience, or would not.
             UnavailableError: If it cannot be asked.
+            BusyError: If the token is new, and too many new ones are being looked at.
         """
-        if not token or len(token) > _TOKEN_BYTES:
-            raise self._refused()
+        if seen := objection(token, audience=self._audience, now=self._now(), leeway=LEEWAY_SECONDS):
+            raise self._refused(seen)
         key = hashlib.sha256(token.encode(errors="replace")).digest()  # the cache must not be a store of credentials
+        if key in self._refusals:
+            raise self._refused_by_cluster(token)
         try:
-            caller = await self._answers.ask(key, lambda: self._review(token))
+            return await self._callers.ask(key, lambda: self._review(token, key))
         except RightMissingError:
             raise
         except UnavailableError:
-            known = self._answers.last(key, within=STALE_SECONDS) if stale else None
+            known = self._callers.last(key, within=STALE_SECONDS) if stale else None
             if known is None:
                 raise
-            (caller,) = known
-        if caller is None:
-            raise self._refused()
-        return caller
+            return known[0]
 
-    async def _review(self, token: str) -> Caller | None:
-        async with self._questions:
+    async def _review(self, token: str, key: bytes) -> Caller:
+        known = self._callers.last(key, within=math.inf) is not None
+        async with self._of_known if known else self._of_strangers:
             user = await review_token(self._client, token, audience=self._audience)
-        return None if user is None else Caller(user.username, user.uid, user.groups, user.extra)
+        if user is None:
+            self._callers.forget(key)  # what it was before must not be taken for it while the API server is away
+            self._refusals.note(key)
+            raise self._refused_by_cluster(token)
+        return Caller(user.username, user.uid, user.groups, user.extra)
 
-    def _refused(self) -> UnauthenticatedError:
-        return UnauthenticatedError(
-            f"The token is missing, expired, or not meant for the audience {self._audience!r}.",
-            hint=f"Mint one: kubectl create token <serviceaccount> --audience {self._audience}.",
+    def _refused_by_cluster(self, token: str) -> UnauthenticatedError:
+        seen = objection(token, audience=self._audience, now=self._now())
+        return self._refused(
+            seen
+            or f"The cluster does not accept the token for the audience {self._audience!r}: it is not genuine, or "
+            "its ServiceAccount or pod is gone."
         )
 
-
-def _fresh(caller: Caller | None) -> float:
-    return FRESH_SECONDS if caller is not None else REFUSED_SECONDS
+    def _refused(self, detail: str) -> UnauthenticatedError:
+        return UnauthenticatedError(
+            detail,
+            hint=f"Mint one: kubectl create token <serviceaccount> --audience {self._audience}; in a pod, read the "
+            "mounted token file anew.",
+        )

@@ -28,6 +28,7 @@ STALE_SECONDS: Final = 600.0
 """As for identities: for the receipt of a batch, while the API server cannot be reached."""
 
 _SIZE: Final = 50_000
+_FLIGHTS: Final = 10_000
 _PARALLEL: Final = 32
 """Beyond this many at once the API server answers no faster."""
 
@@ -44,7 +45,7 @@ class Grants:
         self._client = client
         self._questions = asyncio.Semaphore(_PARALLEL)
         self._answers: Answers[tuple[Caller, Action], bool] = Answers(
-            fresh=lambda _: FRESH_SECONDS, size=_SIZE, clock=clock
+            fresh=lambda _: FRESH_SECONDS, size=_SIZE, flights=_FLIGHTS, clock=clock
         )
 
     async def allowed(
