@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 from urllib.parse import urlsplit
 
@@ -85,6 +86,7 @@ async def test_a_request_whose_end_is_ambiguous_is_refused(place, branch, framin
     answer = await sent(place, head + framing)
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert answer.count(b"HTTP/1.1 ") == 1
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == "MalformedRequest"
 
 
 async def test_an_upload_torn_off_is_no_defect_of_the_api_and_leaves_nothing(place, agent, branch):

@@ -7,6 +7,7 @@ everything that is hashed must be.
 
 import asyncio
 import hashlib
+import time
 from collections.abc import AsyncIterator
 from typing import Any, Final, Generic, TypeVar
 
@@ -14,7 +15,7 @@ import http_sf
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
-from anabranch.api.problems import invalid
+from anabranch.api.problems import TooSlowError, invalid
 from anabranch.api.routing import may_fail
 from anabranch.model.canonical import parse_json
 from anabranch.model.errors import DigestMismatchError, InvalidInputError, TooLargeError
@@ -27,6 +28,12 @@ ENVELOPE_BYTES: Final = 64 << 10
 
 IN_LOOP_BYTES: Final = 32 << 10
 """Up to here parsing takes about a millisecond; larger bodies are parsed beside the event loop."""
+
+PAUSE_SECONDS: Final = 30.0
+"""How long a body may pause, and for how long it may come at any rate."""
+
+LEAST_RATE: Final = 16 << 10
+"""Bytes a second that a body must come at from then on: less would let a few callers hold every connection."""
 
 _DIGESTS: Final = {"sha-256": hashlib.sha256, "sha-512": hashlib.sha512}
 
@@ -65,7 +72,7 @@ class RawBody:
         """Describe the body, and what is answered to one that is not as it must be."""
         content = {self._media_type: {"schema": self._schema}}
         operation["requestBody"] = {"required": True, "content": content}
-        may_fail(operation, DigestMismatchError, TooLargeError)
+        may_fail(operation, DigestMismatchError, TooSlowError, TooLargeError)
         operation.setdefault("parameters", []).append(
             {
                 "name": "Content-Digest",
@@ -81,6 +88,7 @@ class RawBody:
 
         Raises:
             TooLargeError: As soon as it is known.
+            TooSlowError: If it pauses for too long, or comes at less than the least rate.
             DigestMismatchError: At the end.
             InvalidInputError: If the header or the encoding is not understood.
         """
@@ -91,7 +99,7 @@ class RawBody:
             raise self._too_large()
         hashed = {name: _DIGESTS[name]() for name in expected}
         size = 0
-        async for chunk in request.stream():
+        async for chunk in _in_time(request):
             size += len(chunk)
             if size > self._limit:
                 raise self._too_large()
@@ -143,6 +151,28 @@ def fit(model: type[M], body: bytes) -> tuple[M, Any]:
         return model.model_validate_json(body, strict=True), value
     except ValidationError as error:
         raise invalid(error.errors(include_url=False), within="body") from None
+
+
+async def _in_time(request: Request) -> AsyncIterator[bytes]:
+    """The pieces of a body, as long as they come fast enough. Only waiting counts, not what is done with a piece."""
+    stream = request.stream()
+    size, waited = 0, 0.0
+    while True:
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(min(PAUSE_SECONDS, PAUSE_SECONDS + size / LEAST_RATE - waited)):
+                chunk = await anext(stream, None)
+        except TimeoutError:
+            raise TooSlowError(
+                f"The body paused for more than {PAUSE_SECONDS:.0f} s, or came at less than {LEAST_RATE} bytes a "
+                f"second: {size} bytes arrived.",
+                hint="Send it again, from nearer by or in smaller parts.",
+            ) from None
+        if chunk is None:
+            return
+        waited += time.monotonic() - began
+        size += len(chunk)
+        yield chunk
 
 
 def _check_encoding(request: Request) -> None:

@@ -36,11 +36,25 @@ class MethodNotAllowedError(AnabranchError):
     code = "MethodNotAllowed"
 
 
+class MalformedRequestError(AnabranchError):
+    """What came is no HTTP/1.1 request."""
+
+    status = 400
+    code = "MalformedRequest"
+
+
 class HeadTooLargeError(AnabranchError):
     """The path and the headers of a request are longer than any that makes sense."""
 
     status = 431
     code = "HeadTooLarge"
+
+
+class TooSlowError(AnabranchError):
+    """The request does not come in the time that any caller needs."""
+
+    status = 408
+    code = "TooSlow"
 
 
 class UnexpectedError(AnabranchError):
@@ -65,6 +79,8 @@ def response(error: AnabranchError, headers: Mapping[str, str] | None = None) ->
     sent = {"Cache-Control": "no-store", **(headers or {})}
     if error.status == HTTPStatus.UNAUTHORIZED:
         sent["WWW-Authenticate"] = "Bearer"
+    if error.status == HTTPStatus.REQUEST_TIMEOUT:
+        sent["Connection"] = "close"  # what is still to come of the request must not be taken for the next one
     if error.status == HTTPStatus.SERVICE_UNAVAILABLE:
         sent["Retry-After"] = str(RETRY_SECONDS)
     body = problem(error).model_dump_json(exclude_none=True)

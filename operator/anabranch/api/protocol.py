@@ -1,17 +1,29 @@
-"""HTTP/1.1 as uvicorn speaks it, with a bound on the head of a request.
+"""HTTP/1.1 as uvicorn speaks it, with bounds on the head of a request: its size, and the time that it takes to come.
 
 The parser gathers a head however long it is, before anybody can ask who sends it: without a bound, one connection and
-no token would be enough to take the process's memory. Bodies have bounds of their own, where they are read.
+no token would be enough to take the process's memory, and a few thousand that never end their heads to take every
+connection. Bodies have bounds of their own, where they are read.
 """
 
+import asyncio
+from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from anabranch.api.problems import HeadTooLargeError, response
+from anabranch.api.problems import HeadTooLargeError, MalformedRequestError, TooSlowError, response
+from anabranch.model.errors import AnabranchError
 
 HEAD_BYTES: Final = 64 << 10
 """Far more than a token (some 2 KiB) and the longest key in a path (1.5 KiB) take."""
+
+HEAD_SECONDS: Final = 20.0
+"""From the first byte of a head to its last."""
+
+IDLE_SECONDS: Final = 75
+"""How long a connection may stay without a request. Longer than the idle time of usual load balancers, which else reuse
+a connection at the moment that it is closed."""
 
 
 class Protocol(HttpToolsProtocol):
@@ -21,16 +33,36 @@ class Protocol(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._in_head = False
         self._head_bytes = 0
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """Expect a request."""
+        super().connection_made(transport)
+        self._expect(IDLE_SECONDS, self.timeout_keep_alive_handler)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Expect nothing more."""
+        self._expect(None)
+        super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
-        """Begin to count."""
+        """Begin to count bytes and seconds."""
         self._in_head, self._head_bytes = True, 0
+        self._expect(HEAD_SECONDS, self._head_is_late)
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         """Count no more."""
         self._in_head = False
+        self._expect(None)
         super().on_headers_complete()
+
+    def on_response_complete(self) -> None:
+        """Expect the next request. What still comes of a body that nobody read does not put the end off."""
+        idle = not (self.pipeline or self._in_head)
+        super().on_response_complete()
+        if idle and not self.transport.is_closing():
+            self._expect(IDLE_SECONDS, self.timeout_keep_alive_handler)
 
     def data_received(self, data: bytes) -> None:
         """Take what arrived, and end the connection when it still belongs to a head that is too long.
@@ -43,15 +75,39 @@ class Protocol(HttpToolsProtocol):
             return
         self._head_bytes += len(data)
         if self._head_bytes > HEAD_BYTES and not self.transport.is_closing():
-            self._refuse()
+            self._refuse(
+                HeadTooLargeError(
+                    f"The head of the request is larger than {HEAD_BYTES} bytes.", hint="Send fewer or shorter headers."
+                )
+            )
 
-    def _refuse(self) -> None:
-        answer = response(
-            HeadTooLargeError(
-                f"The head of the request is larger than {HEAD_BYTES} bytes.", hint="Send fewer or shorter headers."
-            ),
-            headers={"Connection": "close"},
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002  (it says the same of everything)
+        """Refuse what the parser does not understand, as a problem like all others."""
+        self._refuse(
+            MalformedRequestError(
+                "What came is no HTTP/1.1 request, or it does not say clearly where it ends.",
+                hint="Send one Content-Length, or chunks; and TLS only where the API, or a proxy before it, speaks it.",
+            )
         )
-        lines = [b"HTTP/1.1 431 Request Header Fields Too Large", *(b": ".join(pair) for pair in answer.raw_headers)]
-        self.transport.write(b"\r\n".join([*lines, b"", bytes(answer.body)]))
+
+    def _head_is_late(self) -> None:
+        if not self.transport.is_closing():
+            self._refuse(
+                TooSlowError(
+                    f"The head of the request did not come within {HEAD_SECONDS:.0f} s.", hint="Send it in one piece."
+                )
+            )
+
+    def _refuse(self, error: AnabranchError) -> None:
+        if self.cycle is None or self.cycle.response_complete:  # else it would stand in the middle of an answer
+            answer = response(error, headers={"Connection": "close"})
+            status = HTTPStatus(error.status)
+            lines = [f"HTTP/1.1 {status} {status.phrase}".encode(), *map(b": ".join, answer.raw_headers)]
+            self.transport.write(b"\r\n".join([*lines, b"", bytes(answer.body)]))
         self.transport.close()
+
+    def _expect(self, seconds: float | None, late: Callable[[], None] | None = None) -> None:
+        """Do something unless the next step comes in time."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = None if seconds is None or late is None else self.loop.call_later(seconds, late)

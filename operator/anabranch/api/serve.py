@@ -13,12 +13,10 @@ import uvloop
 
 from anabranch.api.app import create_app
 from anabranch.api.parts import Parts, opened
-from anabranch.api.protocol import Protocol
+from anabranch.api.protocol import IDLE_SECONDS, Protocol
 from anabranch.api.settings import Settings
 
 GRACE_SECONDS: Final = 10
-KEEP_ALIVE_SECONDS: Final = 75
-"""Longer than the idle time of usual load balancers, which else reuse a connection at the moment that it is closed."""
 
 
 class Server(uvicorn.Server):
@@ -58,7 +56,7 @@ async def serve(settings: Settings) -> None:
             log_config=None,
             access_log=False,
             server_header=False,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_keep_alive=IDLE_SECONDS,
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
         await Server(config, parts).serve()
