@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.store.building import import_records, new_line
 
+from anabranch.model.errors import AnabranchError
 from anabranch.model.ids import new_branch_id, new_candidate_id, new_job_id, new_receipt_id, new_run_id
 from anabranch.store import batches, branches, candidates, leases, openings
 
@@ -62,9 +63,15 @@ async def new_branch(db: Database, *, name: str = "run-1") -> BranchRow:
 async def receive(
     conn: Connection, branch: BranchRow, sequence: int, *, text: str = "finding", changes: int = 1
 ) -> batches.ReceiptRow:
+    (answer,) = await batches.receive(conn, [arrival(branch, sequence, text=text, changes=changes)])
+    if isinstance(answer, AnabranchError):
+        raise answer
+    return answer
+
+
+def arrival(branch: BranchRow, sequence: int, *, text: str = "finding", changes: int = 1) -> batches.Arrival:
     body = f"{text} {sequence}"
-    return await batches.receive(
-        conn,
+    return batches.Arrival(
         line=branch.line,
         branch_id=branch.branch_id,
         sequence=sequence,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from dataclasses import replace
 
 import pytest
 from tests.store.branching import (
@@ -176,7 +177,8 @@ async def test_a_receipt_reads_no_more_of_a_long_branch_than_of_a_short_one(db):
             " SELECT $1, $2, n, 'r' || n, '\\x00', repeat('x', 500)::bytea, 1, n FROM generate_series(1, 3000) AS n",
             *where,
         )
-        receive_args = (branch.line, branch.branch_id, 3_001, "r", b"", b"", 1, False, 1_024)
+        columns = ((branch.line,), (branch.branch_id,), (3_001,), ("r",), (b"",), (b"",), (1,), (False,))
+        receive_args = (*columns, 1_000, 1_024)
         plans = [
             await conn.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {query.sql}", *args)
             for query, args in ((batches._sql.receive, receive_args), (branches._sql.contiguous_through, where))
@@ -189,17 +191,7 @@ async def test_a_branch_that_does_not_exist_receives_nothing(db):
     async with db.connection() as conn:
         branch = await fork(conn, line)
         with pytest.raises(NotFoundError):
-            await batches.receive(
-                conn,
-                line=line,
-                branch_id=new_branch_id(line),
-                sequence=1,
-                receipt_id="r",
-                content_hash=digest("x"),
-                body=b"x",
-                changes=1,
-                final=False,
-            )
+            await receive(conn, replace(branch, branch_id=new_branch_id(line)), 1)
         for phase, error in (("Denied", ForbiddenError), ("Expired", GoneError)):
             await branches.set_phase(conn, line=line, branch_id=branch.branch_id, phase=phase)
             with pytest.raises(error):

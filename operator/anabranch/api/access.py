@@ -161,12 +161,16 @@ class OfBranch(Asking):
     ) -> OnBranch:
         """Authenticate, find the branch, and check the grant."""
         caller = await self.authenticate(parts, credentials)
-        row = await _branch(parts, namespace, branch)
+        row = await self.find(parts, namespace, branch)
         name = row.name if row else branch
         allowed = await parts.grants.allowed(caller, self.rows[0], namespace=namespace, name=name, stale=self.stale)
         if row is None or not allowed or not self.admits(caller, row):
             raise absent("branch", namespace=namespace, name=branch)
         return OnBranch(caller=caller, branch=row)
+
+    async def find(self, parts: Parts, namespace: str, ref: str) -> BranchRow | None:
+        """The branch of an id or a name, as it is now."""
+        return await _branch(parts, namespace, ref)
 
     def admits(self, caller: Caller, row: BranchRow) -> bool:  # noqa: ARG002  (the narrower kind looks at both)
         """Whether the branch is open to this caller, beside the grant."""
@@ -195,6 +199,23 @@ class OfOwnBranch(OfBranch):
     def admits(self, caller: Caller, row: BranchRow) -> bool:
         """Whether the caller is the branch's agent."""
         return is_agent(caller, row)
+
+
+class OfReceivingBranch(OfOwnBranch):
+    """For the receipt of batches: a branch by its id as it once was, for the statement that receives looks at it again.
+
+    An id stands for one branch for ever, and with it its names, its agent and its Baseline. Whether it is open still is
+    asked where that cannot change any more before the answer holds.
+    """
+
+    async def find(self, parts: Parts, namespace: str, ref: str) -> BranchRow | None:
+        """The branch of an id or a name; by its id perhaps as it was."""
+        if (known := parts.runs.get(ref)) is not None and known.namespace == namespace:
+            return known
+        row = await super().find(parts, namespace, ref)
+        if row is not None and row.branch_id == ref and row.kept == "whole":
+            parts.runs.keep(ref, row)
+        return row
 
 
 class OfJob(Asking):

@@ -3,10 +3,11 @@
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Annotated, cast
+from typing import Annotated, Final, cast
 
 from fastapi import Depends, Request
 
+from anabranch.api.known import Known
 from anabranch.api.settings import Settings
 from anabranch.domain.cursor import Sealer
 from anabranch.feed.poll import Feed
@@ -14,7 +15,12 @@ from anabranch.feed.waking import Waking
 from anabranch.identity import Grants, Identity
 from anabranch.kube.client import KubeClient
 from anabranch.store import migrate
+from anabranch.store.branches import BranchRow
 from anabranch.store.database import Database
+from anabranch.store.receiver import Receiver
+
+RUNS: Final = 10_000
+"""Branches that are remembered; the least recently used ones go first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +29,8 @@ class Parts:
 
     Attributes:
         db: The store, as the API's role.
+        receiver: Receives batches, those of the same moment together.
+        runs: Branches by id, as they were when first seen: what never changes of them may be relied on.
         kube: The API server, as the API's account.
         identity: Tells who calls.
         grants: Tells what they may do.
@@ -32,6 +40,8 @@ class Parts:
     """
 
     db: Database
+    receiver: Receiver
+    runs: Known[BranchRow]
     kube: KubeClient
     identity: Identity
     grants: Grants
@@ -59,6 +69,8 @@ async def opened(settings: Settings) -> AsyncIterator[Parts]:
         waking = await stack.enter_async_context(Waking(db, dsn=settings.listen_dsn))
         yield Parts(
             db=db,
+            receiver=Receiver(db),
+            runs=Known(size=RUNS),
             kube=kube,
             identity=Identity(kube, audience=settings.audience),
             grants=Grants(kube),

@@ -13,19 +13,27 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import ValidationError
 
-from anabranch.model.canonical import canonical_bytes, hash_bytes, hash_text, parse_json, sha256
-from anabranch.model.errors import DigestMismatchError, InvalidInputError, NotFoundError, TooLargeError
+from anabranch.model.canonical import canonical_bytes, hash_bytes, hash_text, parse_canonical, sha256
+from anabranch.model.errors import (
+    AnabranchError,
+    DigestMismatchError,
+    InvalidInputError,
+    NotFoundError,
+    TooLargeError,
+)
 from anabranch.model.ids import LineId, new_receipt_id
-from anabranch.model.limits import BATCH_BYTES, CONTENT_BYTES
+from anabranch.model.limits import BATCH_BYTES, CONTENT_BYTES, IN_LOOP_BYTES
 from anabranch.model.objects import FindingBatch, Publication, Receipt
-from anabranch.store import batches, branches, completions, jobs, lines, manifests
+from anabranch.store import batches, branches, completions, jobs, manifests
+from anabranch.store.receiver import Receiver
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from anabranch.store.branches import BranchRow
     from anabranch.store.database import Connection, Database
 
-_IN_LOOP_BYTES: Final = 32 << 10
-"""Up to here parsing takes about a millisecond; larger batches are parsed beside the event loop."""
+_HASH: Final = "content_hash"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,20 +85,33 @@ async def read(raw: bytes) -> Submission:
             hint="Split it into several sequences.",
             limit=BATCH_BYTES,
         )
-    return parse(raw) if len(raw) <= _IN_LOOP_BYTES else await asyncio.to_thread(parse, raw)
+    return parse(raw) if len(raw) <= IN_LOOP_BYTES else await asyncio.to_thread(parse, raw)
 
 
 def parse(raw: bytes) -> Submission:
     """Parse and check a batch (see `read`)."""
-    return check(parse_json(raw))
+    value, _ = parse_canonical(raw)
+    return check(value)
+
+
+def check_each(values: Sequence[Any]) -> list[Submission | AnabranchError]:
+    """Check batches that are parsed already, each by itself (see `read`)."""
+    return [_checked(value) for value in values]
+
+
+def _checked(value: Any) -> Submission | AnabranchError:
+    try:
+        return check(value)
+    except AnabranchError as error:
+        return error
 
 
 def check(value: Any) -> Submission:
     """Check a batch that is parsed already, strictly (see `read`)."""
     if not isinstance(value, dict):
         raise InvalidInputError("The batch is not a JSON object.", hint="Send a FindingBatch.")
-    digest = sha256(canonical_bytes({name: member for name, member in value.items() if name != "content_hash"}))
-    body = canonical_bytes(value)
+    unsigned, body = _forms(value)
+    digest = sha256(unsigned)
     batch = _model(body)
     if hash_bytes(batch.content_hash) != digest:
         raise DigestMismatchError(
@@ -99,13 +120,8 @@ def check(value: Any) -> Submission:
             submitted=batch.content_hash,
             received=hash_text(digest),
         )
-    for index, change in enumerate(batch.changes):
-        if (size := len(canonical_bytes(change.content))) > CONTENT_BYTES:
-            raise TooLargeError(
-                f"changes[{index}].content has {size} bytes, the limit is {CONTENT_BYTES}.",
-                hint="Split it into several records, or upload it as evidence.",
-                limit=CONTENT_BYTES,
-            )
+    if len(body) > CONTENT_BYTES:
+        _check_contents(batch)
     return Submission(
         batch=batch,
         content_hash=digest,
@@ -115,55 +131,63 @@ def check(value: Any) -> Submission:
 
 
 async def receive(db: Database, *, branch: BranchRow, submission: Submission) -> Receipt | Publication:
-    """Make a batch durable, and say so; or, if it was and its job has ended, say what came of it.
-
-    The caller has checked that this is the branch's agent, and its grants for ``submission.touches``.
-
-    Args:
-        db: The store.
-        branch: The branch.
-        submission: As `read` gave it.
+    """Make one batch durable, with nothing else going on (see `receive_each`).
 
     Raises:
-        InvalidInputError: If the batch names another branch, or its sequence is too far ahead.
-        ConflictError: If another batch has the sequence, or the run is complete.
-        TooLargeError: If it is larger than the Baseline allows.
-        ForbiddenError: If the branch's grant was revoked.
-        GoneError: If the branch has expired.
+        AnabranchError: What `receive_each` would give instead of a receipt.
     """
-    batch = submission.batch
-    if batch.branch_id != branch.branch_id:
-        raise InvalidInputError(
-            f"The batch names the branch {batch.branch_id}, and was sent to {branch.branch_id}.",
-            hint="Send each batch to its own branch.",
-        )
-    async with db.connection() as conn:
-        await _check_size(conn, branch, submission)
-        receipt = await batches.receive(
-            conn,
-            line=branch.line,
-            branch_id=branch.branch_id,
-            sequence=batch.sequence,
-            receipt_id=new_receipt_id(LineId(branch.line)),
-            content_hash=submission.content_hash,
-            body=submission.body,
-            changes=len(batch.changes),
-            final=batch.final,
-        )
-        if receipt.completes:
+    (answer,) = await receive_each(Receiver(db), branch=branch, submissions=[submission])
+    if isinstance(answer, AnabranchError):
+        raise answer
+    return answer
+
+
+async def receive_each(
+    receiver: Receiver, *, branch: BranchRow, submissions: Sequence[Submission]
+) -> list[Receipt | Publication | AnabranchError]:
+    """Make batches durable, and say so; or, of one that was and whose job has ended, say what came of it.
+
+    The caller has checked that this is the branch's agent, and its grants for the ``touches``.
+
+    Args:
+        receiver: Writes them, together with what arrives for other branches.
+        branch: The branch. Only what never changes of it is relied on.
+        submissions: As `read` gave them.
+
+    Returns:
+        For each of them what it is answered with, or why it was not received: as `batches.receive` tells, and
+        InvalidInputError if it names another branch.
+
+    Raises:
+        UnavailableError: If Postgres cannot be reached; all of it may be sent again.
+    """
+    answers: dict[int, Receipt | Publication | AnabranchError] = {}
+    arrivals: dict[int, batches.Arrival] = {}
+    for place, submission in enumerate(submissions):
+        batch = submission.batch
+        if batch.branch_id == branch.branch_id:
+            arrivals[place] = _arrival(branch, submission)
+        else:
+            answers[place] = InvalidInputError(
+                f"The batch names the branch {batch.branch_id}, and was sent to {branch.branch_id}.",
+                hint="Send each batch to its own branch.",
+            )
+    rows = await receiver.receive(list(arrivals.values())) if arrivals else []
+    for place, row in zip(arrivals, rows, strict=True):
+        answers[place] = row if isinstance(row, AnabranchError) else _receipt(arrivals[place], row)
+    received = [row for row in rows if not isinstance(row, AnabranchError)]
+    if any(row.completes for row in received):
+        async with receiver.db.connection() as conn:
             await completions.close(conn, line=branch.line, branch_id=branch.branch_id)
-        published = await _publication(conn, branch, batch.sequence) if receipt.duplicate else None
-    if not receipt.duplicate:
-        db.notify("work")
-        db.notify("status")
-    return published or Receipt(
-        receipt_id=receipt.receipt_id,
-        branch_id=branch.branch_id,
-        sequence=batch.sequence,
-        content_hash=hash_text(receipt.content_hash),
-        contiguous_through=receipt.contiguous_through,
-        received_at=receipt.received_at,
-    )
+    if not all(row.duplicate for row in received):
+        receiver.db.notify("work")
+        receiver.db.notify("status")
+    for place, row in zip(arrivals, rows, strict=True):
+        if not isinstance(row, AnabranchError) and row.duplicate:
+            async with receiver.db.connection() as conn:
+                published = await _publication(conn, branch, arrivals[place].sequence)
+            answers[place] = published or answers[place]
+    return [answers[place] for place in range(len(submissions))]
 
 
 async def acknowledgement(db: Database, *, branch: BranchRow, sequence: int) -> Receipt | Publication:
@@ -206,16 +230,49 @@ async def _publication(conn: Connection, branch: BranchRow, sequence: int) -> Pu
     )
 
 
-async def _check_size(conn: Connection, branch: BranchRow, submission: Submission) -> None:
-    """Check a batch against the Baseline's own limit."""
-    policy = (await lines.get(conn, branch.line)).line.policy
-    limit = policy.get("limits", {}).get("batchBytes", BATCH_BYTES)
-    if len(submission.body) > limit:
-        raise TooLargeError(
-            f"The batch has {len(submission.body)} bytes, the Baseline's limit is {limit}.",
-            hint="Split it into several sequences.",
-            limit=limit,
-        )
+def _arrival(branch: BranchRow, submission: Submission) -> batches.Arrival:
+    return batches.Arrival(
+        line=branch.line,
+        branch_id=branch.branch_id,
+        sequence=submission.batch.sequence,
+        receipt_id=new_receipt_id(LineId(branch.line)),
+        content_hash=submission.content_hash,
+        body=submission.body,
+        changes=len(submission.batch.changes),
+        final=submission.batch.final,
+    )
+
+
+def _receipt(arrival: batches.Arrival, row: batches.ReceiptRow) -> Receipt:
+    return Receipt.model_construct(
+        receipt_id=row.receipt_id,
+        branch_id=arrival.branch_id,
+        sequence=arrival.sequence,
+        content_hash=hash_text(row.content_hash),
+        contiguous_through=row.contiguous_through,
+        received_at=row.received_at,
+    )
+
+
+def _forms(value: dict[str, Any]) -> tuple[bytes, bytes]:
+    """The RFC 8785 form of a batch without its ``content_hash``, which covers it, and that of the whole."""
+    below = {name: member for name, member in value.items() if name < _HASH}
+    above = {name: member for name, member in value.items() if name > _HASH}
+    before, after = canonical_bytes(below)[1:-1], canonical_bytes(above)[1:-1]
+    named = canonical_bytes({_HASH: value[_HASH]})[1:-1] if _HASH in value else b""
+    unsigned = b",".join(filter(None, (before, after)))
+    return b"{%b}" % unsigned, b"{%b}" % b",".join(filter(None, (before, named, after)))
+
+
+def _check_contents(batch: FindingBatch) -> None:
+    """Check each content against its limit."""
+    for index, change in enumerate(batch.changes):
+        if (size := len(canonical_bytes(change.content))) > CONTENT_BYTES:
+            raise TooLargeError(
+                f"changes[{index}].content has {size} bytes, the limit is {CONTENT_BYTES}.",
+                hint="Split it into several records, or upload it as evidence.",
+                limit=CONTENT_BYTES,
+            )
 
 
 def _model(body: bytes) -> FindingBatch:

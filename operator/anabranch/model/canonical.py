@@ -37,6 +37,25 @@ def parse_json(raw: bytes | str) -> Any:
     return value
 
 
+def parse_canonical(raw: bytes) -> tuple[Any, bytes]:
+    """Parse JSON as strictly as `parse_json`, and give its RFC 8785 form, too.
+
+    Most of what is hashed travels in that form already. Then the text itself proves what `parse_json` looks for member
+    by member: written again it is the same, so no member was there twice, and every number and text is as it should be.
+
+    Raises:
+        InvalidInputError: Naming what is wrong and where.
+    """
+    try:
+        value = json.loads(raw)
+        if _is_plain(value) and _encode_plain(value).encode() == raw:
+            return value, raw
+    except (ValueError, RecursionError):
+        pass  # the slower way says what is wrong
+    value = parse_json(raw)
+    return value, canonical_bytes(value)
+
+
 def check_json(value: Any, *, path: str = "$", depth: int = 0) -> None:
     """Check that a JSON value can be hashed: safe integers, paired surrogates, depth of at most 64.
 
@@ -106,25 +125,24 @@ def hash_bytes(text: str) -> bytes:
 _encode_plain = json.JSONEncoder(ensure_ascii=False, check_circular=False, sort_keys=True, separators=(",", ":")).encode
 
 
-def _is_plain(value: Any) -> bool:
-    """Whether sorted, compact `json` output is the RFC 8785 form.
+def _is_plain(value: Any, depth: int = 0) -> bool:
+    """Whether sorted, compact `json` output is the RFC 8785 form, of a value that is not too deep.
 
     It is, unless there is a float (ECMAScript writes numbers otherwise) or a member name outside ASCII (RFC 8785 sorts
     by UTF-16 code units). Subclasses, and what RFC 8785 refuses, are left to the reference implementation too.
     """
     kind = type(value)
-    if kind is str or value is None or kind is bool:
-        return True
     if kind is int:
         return bool(-MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER)
-    if kind is dict:
-        for name, member in value.items():
-            if type(name) is not str or not name.isascii() or not (type(member) is str or _is_plain(member)):
-                return False
-        return True
     if kind is list or kind is tuple:
-        return all(map(_is_plain, value))
-    return False
+        members = value
+    elif kind is dict:
+        if not all(type(name) is str and name.isascii() for name in value):
+            return False
+        members = value.values()
+    else:
+        return kind is str or value is None or kind is bool
+    return depth < CONTENT_DEPTH and all(type(member) is str or _is_plain(member, depth + 1) for member in members)
 
 
 def _check_name(name: Any, path: str) -> None:

@@ -30,3 +30,5 @@ TEXT_PATTERN: Final = r"^[^\x00]*$"
 """Free text: anything but NUL, which Postgres cannot keep."""
 
 TASK_BYTES: Final = 1_024
+IN_LOOP_BYTES: Final = 32 << 10
+"""Up to here parsing takes about a millisecond; larger bodies are parsed beside the event loop."""

@@ -7,7 +7,7 @@ another digest there is a conflict. Sequences may come out of order within a win
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.model.canonical import hash_text
 from anabranch.model.errors import (
@@ -17,12 +17,14 @@ from anabranch.model.errors import (
     GoneError,
     InvalidInputError,
     NotFoundError,
+    TooLargeError,
     UnavailableError,
 )
-from anabranch.model.limits import SEQUENCE_WINDOW
+from anabranch.model.limits import BATCH_BYTES, SEQUENCE_WINDOW
 from anabranch.store import branches, queries
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from anabranch.store.database import Connection
@@ -33,6 +35,29 @@ _sql = queries.load("batches")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """A batch that wants to be received.
+
+    Attributes:
+        sequence: From 1, without gaps in the end.
+        receipt_id: A fresh id, used if the batch is new.
+        content_hash: The batch's digest, 32 bytes, checked by the caller.
+        body: The FindingBatch in canonical JSON.
+        changes: How many it holds.
+        final: Whether the agent calls it its last.
+    """
+
+    line: str
+    branch_id: str
+    sequence: int
+    receipt_id: str
+    content_hash: bytes
+    body: bytes
+    changes: int
+    final: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ReceiptRow:
     """A batch is durable.
 
@@ -99,61 +124,66 @@ class Unassigned:
     oldest_received_at: datetime
 
 
-async def receive(  # noqa: PLR0913  (the columns of a batch)
-    conn: Connection,
-    *,
-    line: str,
-    branch_id: str,
-    sequence: int,
-    receipt_id: str,
-    content_hash: bytes,
-    body: bytes,
-    changes: int,
-    final: bool,
-) -> ReceiptRow:
-    """Receive a batch, or recognize it.
+async def receive(conn: Connection, arrivals: Sequence[Arrival]) -> list[ReceiptRow | AnabranchError]:
+    """Receive batches, or recognize them, of any branches: each by itself, all in one statement.
 
     Args:
-        conn: A connection; on one in autocommit the batch is durable when this returns.
-        line: The branch's.
-        branch_id: The branch.
-        sequence: From 1, without gaps in the end.
-        receipt_id: A fresh id, used if the batch is new.
-        content_hash: The batch's digest, 32 bytes, checked by the caller.
-        body: The FindingBatch in canonical JSON.
-        changes: How many it holds.
-        final: Whether the agent calls it its last.
+        conn: A connection; on one in autocommit they are durable when this returns.
+        arrivals: The batches.
 
-    Raises:
-        ConflictError: If another batch has this place (``extra`` has both digests), or the run is complete
+    Returns:
+        For each of them, in their order, its receipt or why it was not received:
+
+        ConflictError: Another batch has this place (``extra`` has both digests), or the run is complete
             (``extra["reason"]`` is ``RunCompleted``).
-        InvalidInputError: If the sequence is more than 1,024 ahead of the gap-free run.
-        NotFoundError: If there is no such branch.
-        ForbiddenError: If the branch's grant was revoked.
-        GoneError: If the branch has expired.
+        InvalidInputError: The sequence is more than 1,024 ahead of the gap-free run.
+        TooLargeError: It is larger than the Baseline allows.
+        NotFoundError: There is no such branch.
+        ForbiddenError: The branch's grant was revoked.
+        GoneError: The branch has expired.
+        ReclaimedError: Retention has removed what the run brought.
+        UnavailableError: Others took the place again and again, and gave it up.
     """
+    results: dict[int, ReceiptRow | AnabranchError] = {}
     for _ in range(_ATTEMPTS):
-        row = await _sql.receive(
+        asked = [place for place in range(len(arrivals)) if place not in results]
+        results |= await _receive_once(conn, {place: arrivals[place] for place in asked})
+        if len(results) == len(arrivals):
+            break
+    lost = UnavailableError("The batch met others in the same place again and again.", hint="Send it again.")
+    return [results.get(place, lost) for place in range(len(arrivals))]
+
+
+async def _receive_once(conn: Connection, arrivals: Mapping[int, Arrival]) -> dict[int, ReceiptRow | AnabranchError]:
+    """What became of some batches, by the places they are given under; one that met a race is left out."""
+    results: dict[int, ReceiptRow | AnabranchError] = {}
+    places, given = list(arrivals), list(arrivals.values())
+    found = await queries.rows(
+        _sql.receive(
             conn,
-            line=line,
-            branch_id=branch_id,
-            sequence=sequence,
-            receipt_id=receipt_id,
-            content_hash=content_hash,
-            body=body,
-            changes=changes,
-            final=final,
+            lines=[one.line for one in given],
+            branch_ids=[one.branch_id for one in given],
+            sequences=[one.sequence for one in given],
+            receipt_ids=[one.receipt_id for one in given],
+            content_hashes=[one.content_hash for one in given],
+            bodies=[one.body for one in given],
+            changes=[one.changes for one in given],
+            finals=[one.final for one in given],
             window=SEQUENCE_WINDOW,
-        )
-        if row is not None:
-            receipt = ReceiptRow(**row)
-            if receipt.content_hash != content_hash:
-                raise _taken(sequence, received=receipt.content_hash, submitted=content_hash)
-            return receipt
-        if error := await _refusal(conn, line=line, branch_id=branch_id, sequence=sequence):
-            raise error
+            batch_bytes=BATCH_BYTES,
+        ),
+        lambda row: row,
+    )
+    for number, *columns in found:
+        place = places[number - 1]
+        receipt, submitted = ReceiptRow(*columns), arrivals[place]
+        taken = receipt.content_hash != submitted.content_hash
+        results[place] = _taken(submitted, received=receipt.content_hash) if taken else receipt
+    for place, arrival in arrivals.items():
         # Neither written nor refused: another transaction took the place after our snapshot. The next one shows it.
-    raise UnavailableError("The batch met others in the same place again and again.", hint="Send it again.")
+        if place not in results and (error := await _refusal(conn, arrival)):
+            results[place] = error
+    return results
 
 
 async def get(conn: Connection, *, line: str, branch_id: str, sequence: int) -> BatchRow | None:
@@ -183,12 +213,37 @@ async def unassigned(conn: Connection, *, limit: int) -> list[Unassigned]:
     return await queries.rows(_sql.unassigned(conn, limit=limit), lambda row: Unassigned(**row))
 
 
-async def _refusal(conn: Connection, *, line: str, branch_id: str, sequence: int) -> AnabranchError | None:
+async def _refusal(conn: Connection, arrival: Arrival) -> AnabranchError | None:
     """Why a batch was not received, or None if it may be tried again."""
-    branch = await _sql.refusal(conn, line=line, branch_id=branch_id)
-    if branch is None:
-        return NotFoundError(f"There is no branch {branch_id}.", hint="Use the id in the Branch's status.")
+    branch = await _sql.refusal(conn, line=arrival.line, branch_id=arrival.branch_id)
+    if branch is None or branch["deleted_at"] is not None:
+        return NotFoundError(f"There is no branch {arrival.branch_id}.", hint="Use the id in the Branch's status.")
+    if error := _ended(branch, arrival.sequence):
+        return error
+    limit = branch["batch_bytes"]
+    if limit is not None and len(arrival.body) > limit:
+        return TooLargeError(
+            f"The batch has {len(arrival.body)} bytes, the Baseline's limit is {limit}.",
+            hint="Split it into several sequences.",
+            limit=limit,
+        )
+    through = await branches.contiguous_through(conn, line=arrival.line, branch_id=arrival.branch_id)
+    if arrival.sequence > through + SEQUENCE_WINDOW:
+        return InvalidInputError(
+            f"Batch {arrival.sequence} is more than {SEQUENCE_WINDOW} ahead of {through}, up to which all batches "
+            "are in.",
+            hint=f"Send batch {through + 1} first.",
+            limit=SEQUENCE_WINDOW,
+            contiguous_through=through,
+        )
+    return None
+
+
+def _ended(branch: Any, sequence: int) -> AnabranchError | None:
+    """What a batch is told whose branch takes it no more; None: it does."""
     final = branch["final_sequence"]
+    if branch["kept"] != "whole":
+        return branches.reclaimed()
     if branch["phase"] == "Denied":
         return ForbiddenError("The branch's grant was revoked.", hint="Ask the owner of the Baseline.")
     if branch["phase"] == "Expired":
@@ -200,21 +255,13 @@ async def _refusal(conn: Connection, *, line: str, branch_id: str, sequence: int
             reason="RunCompleted",
             last_submitted_sequence=final,
         )
-    through = await branches.contiguous_through(conn, line=line, branch_id=branch_id)
-    if sequence > through + SEQUENCE_WINDOW:
-        return InvalidInputError(
-            f"Batch {sequence} is more than {SEQUENCE_WINDOW} ahead of {through}, up to which all batches are in.",
-            hint=f"Send batch {through + 1} first.",
-            limit=SEQUENCE_WINDOW,
-            contiguous_through=through,
-        )
     return None
 
 
-def _taken(sequence: int, *, received: bytes, submitted: bytes) -> ConflictError:
+def _taken(arrival: Arrival, *, received: bytes) -> ConflictError:
     return ConflictError(
-        f"Batch {sequence} was received before, with other content.",
+        f"Batch {arrival.sequence} was received before, with other content.",
         hint="Give changed findings the next free sequence.",
         received=hash_text(received),
-        submitted=hash_text(submitted),
+        submitted=hash_text(arrival.content_hash),
     )

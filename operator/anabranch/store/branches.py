@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from anabranch.model.errors import GoneError, NotFoundError, UnavailableError
+from anabranch.model.errors import GoneError, NotFoundError, ReclaimedError, UnavailableError
 from anabranch.model.ids import line_of
 from anabranch.store import queries
 
@@ -190,6 +190,13 @@ async def contiguous_through(conn: Connection, *, line: str, branch_id: str) -> 
     """The last sequence of the gap-free run of batches from 1; 0 when the first is not in."""
     through: int = await _sql.contiguous_through(conn, line=line, branch_id=branch_id)
     return through
+
+
+def reclaimed() -> ReclaimedError:
+    """The error for what a run had brought, after retention has removed it."""
+    return ReclaimedError(
+        "The run is over, and retention has removed what it brought.", hint="Fork a new branch to go on."
+    )
 
 
 async def _check_parent(conn: Connection, *, line: str, generation: int | None) -> None:

@@ -1,12 +1,13 @@
 """Batches of findings, and the completion of a run: what an agent hands in, to be kept before it is acknowledged."""
 
 import asyncio
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Response
 
 from anabranch.api import problems
-from anabranch.api.access import OfOwnBranch, OnBranch
+from anabranch.api.access import OfOwnBranch, OfReceivingBranch, OnBranch
 from anabranch.api.bodies import RawBody, fit
 from anabranch.api.paging import PageQuery, Pager
 from anabranch.api.parts import Parts, WithParts
@@ -19,15 +20,16 @@ from anabranch.model.answers import BatchPage, BulkAnswer, BulkResult, Completio
 from anabranch.model.canonical import hash_text
 from anabranch.model.errors import AnabranchError, ConflictError, GoneError, InvalidInputError, NotFoundError
 from anabranch.model.limits import BATCH_BYTES, BULK_BYTES
-from anabranch.model.objects import Publication, Receipt, RunCompletion, Sequence
+from anabranch.model.objects import Publication, Receipt, RunCompletion
+from anabranch.model.objects import Sequence as BatchSequence
 from anabranch.model.requests import BulkBatches
 from anabranch.store.completions import CompletionRow
 
 router = APIRouter(prefix="/v1/namespaces/{namespace}/branches/{branch}", route_class=Route, tags=["findings"])
 
 AtOwnBranch = Annotated[OnBranch, Depends(OfOwnBranch(grants.OWN_BRANCH))]
-AtReceipt = Annotated[OnBranch, Depends(OfOwnBranch(grants.OWN_BRANCH, grants.SCOPE_WRITE, stale=True))]
-SequencePath = Annotated[Sequence, Path(alias="sequence")]
+AtReceipt = Annotated[OnBranch, Depends(OfReceivingBranch(grants.OWN_BRANCH, grants.SCOPE_WRITE, stale=True))]
+SequencePath = Annotated[BatchSequence, Path(alias="sequence")]
 
 _batch_body = RawBody(
     limit=BATCH_BYTES,
@@ -61,15 +63,18 @@ async def put_batch(
             f"The batch has the sequence {submission.batch.sequence}, the path {sequence}.",
             hint="Send each batch to its own sequence.",
         )
-    return reply(await _receive(parts, at, submission))
+    (answer,) = await _received(parts, at, [submission])
+    if isinstance(answer, AnabranchError):
+        raise answer
+    return reply(answer)
 
 
 @router.post("/batches", response_model=BulkAnswer, summary="Submit several batches", openapi_extra=_submitting)
 async def post_batches(at: AtReceipt, parts: WithParts, body: Annotated[bytes, Depends(_bulk_body)]) -> Response:
     """Receive up to 100 batches, in their order; each is received or refused by itself."""
-    bulk, _ = await asyncio.to_thread(fit, BulkBatches, body)
-    results = [await _bulk_result(parts, at, batch) for batch in bulk.batches]
-    return reply(BulkAnswer(results=tuple(results)))
+    sequences, submissions = await asyncio.to_thread(_read_bulk, body)
+    answers = await _received(parts, at, submissions)
+    return reply(BulkAnswer.model_construct(results=tuple(map(_bulk_result, sequences, answers))))
 
 
 @router.get("/batches", response_model=BatchPage, summary="List received batches")
@@ -111,20 +116,47 @@ async def get_completion(at: AtOwnBranch, parts: WithParts) -> Response:
     return reply(_completion(row))
 
 
-async def _receive(parts: Parts, at: OnBranch, submission: receipt.Submission) -> Receipt | Publication:
-    await admission.admit(parts.grants, at.caller, branch=at.branch, submission=submission)
-    return await receipt.receive(parts.db, branch=at.branch, submission=submission)
+async def _received(
+    parts: Parts, at: OnBranch, submissions: Sequence[receipt.Submission | AnabranchError]
+) -> list[Receipt | Publication | AnabranchError]:
+    """What each batch is answered with; one that could not be read, with why."""
+    answers: list[Receipt | Publication | AnabranchError | None] = []
+    admitted: list[receipt.Submission] = []
+    outcomes: dict[frozenset[receipt.Touch], AnabranchError | None] = {}
+    for submission in submissions:
+        if isinstance(submission, AnabranchError):
+            answers.append(submission)
+            continue
+        if submission.touches not in outcomes:
+            outcomes[submission.touches] = await _refused(parts, at, submission)
+        answers.append(outcomes[submission.touches])
+        if answers[-1] is None:
+            admitted.append(submission)
+    received = iter(await receipt.receive_each(parts.receiver, branch=at.branch, submissions=admitted))
+    return [next(received) if answer is None else answer for answer in answers]
 
 
-async def _bulk_result(parts: Parts, at: OnBranch, batch: dict[str, Any]) -> BulkResult:
-    sequence = batch.get("sequence")
-    named = sequence if type(sequence) is int else None
+async def _refused(parts: Parts, at: OnBranch, submission: receipt.Submission) -> AnabranchError | None:
+    """Why the agent may not submit what touches this, or None."""
     try:
-        answer = await _receive(parts, at, await asyncio.to_thread(receipt.check, batch))
+        await admission.admit(parts.grants, at.caller, branch=at.branch, submission=submission)
     except AnabranchError as error:
-        found = problems.problem(error).model_dump(mode="json", exclude_none=True)
-        return BulkResult(sequence=named, status=error.status, answer=found)
-    return BulkResult(sequence=named, status=200, answer=answer.model_dump(mode="json"))
+        return error
+    return None
+
+
+def _read_bulk(body: bytes) -> tuple[list[int | None], list[receipt.Submission | AnabranchError]]:
+    """The batches of a bulk request, checked each by itself, and the sequences that they name."""
+    bulk, _ = fit(BulkBatches, body)
+    named = [batch.get("sequence") for batch in bulk.batches]
+    return [one if type(one) is int else None for one in named], receipt.check_each(bulk.batches)
+
+
+def _bulk_result(sequence: int | None, answer: Receipt | Publication | AnabranchError) -> BulkResult:
+    if isinstance(answer, AnabranchError):
+        found = problems.problem(answer).model_dump(mode="json", exclude_none=True)
+        return BulkResult(sequence=sequence, status=answer.status, answer=found)
+    return BulkResult.model_construct(sequence=sequence, status=200, answer=answer.model_dump(mode="json"))
 
 
 def _completion(row: CompletionRow) -> CompletionState:
