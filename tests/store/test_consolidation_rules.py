@@ -430,7 +430,7 @@ async def test_a_publication_that_was_overtaken_plans_again_and_returns_what_mov
         if not overtaken:
             overtaken.append(True)
             await world.submit(rival, 1, {"key": "a", "content": "theirs", "base": 1})
-            await world.work()
+            await world.work(services=world.another_operator())
         return await ask(*args, **kwargs)
 
     world.permissions.allowed = overtake
@@ -456,7 +456,7 @@ async def test_a_job_whose_records_all_moved_waits_for_a_review_again(world):
             overtaken.append(True)
             await world.apply_baseline(generation=2, **{"import": {"configMap": {"name": "facts"}}, **AUTOMATIC})
             await world.submit(rival, 1, {"key": "a", "content": "theirs", "base": 1})
-            await world.work()
+            await world.work(services=world.another_operator())
         return await ask(*args, **kwargs)
 
     world.permissions.allowed = overtake

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -11,6 +11,7 @@ from anabranch.baselines import reconcile as baselines
 from anabranch.branches import reconcile as branch_resources
 from anabranch.consolidation import jobs as job_resources
 from anabranch.consolidation import receipt, schedule, work
+from anabranch.consolidation.gathering import Gathering
 from anabranch.consolidation.services import Services
 from anabranch.consolidation.sources import SourceChecker, SourcesConfig, resolvers
 from anabranch.model.canonical import canonical_bytes, hash_text, sha256
@@ -207,6 +208,10 @@ class World:
         for job in claimed:
             await work.advance(services or self.services, job)
         return len(claimed)
+
+    def another_operator(self) -> Services:
+        """The services as another process has them."""
+        return replace(self.services, gathering=Gathering())
 
     # What is there.
 

@@ -17,6 +17,7 @@ HASH = content_hash("x")
         ({"kind": "import", "config_map": "handbook", "digest": HASH}, "import of ConfigMap handbook"),
         ({"kind": "import", "archive": HASH}, f"import of archive {HASH[:19]}…"),
         ({"kind": "publication", "job_id": "job_1", "branch_id": "br_1"}, "publication of job_1"),
+        ({"kind": "publication", "job_ids": ["job_1", "job_2"]}, "publication of 2 jobs"),
         ({"kind": "restore", "generation": 3, "id": "r1"}, "restore of generation 3 (r1)"),
         ({"kind": "merge", "of": "two"}, "merge (of two)"),
         ({"kind": "merge"}, "merge"),

@@ -76,6 +76,8 @@ def made_by(origin: Mapping[str, Any]) -> str:
             return f"import of archive {digest[:SHORT]}…"
         case {"kind": "publication", "job_id": job}:
             return f"publication of {job}"
+        case {"kind": "publication", "job_ids": jobs}:
+            return f"publication of {len(jobs)} jobs"
         case {"kind": "restore", "generation": generation, "id": restore_id}:
             return f"restore of generation {generation} ({restore_id})"
     members = ", ".join(f"{name} {value}" for name, value in islice(origin.items(), 1, None))

@@ -1,29 +1,30 @@
 """Publication: accepted candidates become a generation, in one transaction, once per job.
 
 Everything slow comes before the lock: grants, the plan, the trie's new nodes. Under the lock it is only checked that
-the head is still the one that was planned for; if another publication came in between, all is planned again. The
-fence, the row in ``publications`` and the job's last state are part of the same transaction, so a worker that died,
-or was thought dead, can neither publish twice nor half.
+the head is still the one that was planned for; if another publication came in between, all is planned again. Each job's
+fence, its row in ``publications`` and its last state are part of the same transaction, so a worker that died, or was
+thought dead, can neither publish twice nor half. Several jobs may share a generation (see `gathering`); one of them
+that is somebody else's by now, or whose reviews have changed, makes the others plan again without it.
 """
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from anabranch.consolidation import holding, permits
-from anabranch.consolidation.outcomes import Head, cited, compared, counts, marked, policy_of, read_head
-from anabranch.domain.publication import Announcement, Plan, Room, plan
+from asyncpg import DeadlockDetectedError
+
+from anabranch.consolidation import holding, planning
+from anabranch.consolidation.outcomes import counts
 from anabranch.model.errors import UnavailableError
-from anabranch.model.limits import LINE_RECORDS, LINE_SCOPES
-from anabranch.store import candidates, database, jobs, leases, lines, manifests, publish
+from anabranch.store import candidates, jobs, leases, lines, publish, reviews
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
+    from collections.abc import Sequence
 
+    from anabranch.consolidation.gathering import Outcome
+    from anabranch.consolidation.planning import Group, Share
     from anabranch.consolidation.services import Services
+    from anabranch.domain.publication import Announcement, Plan
     from anabranch.store.candidates import CandidateRow
     from anabranch.store.database import Connection
     from anabranch.store.jobs import JobRow
@@ -31,106 +32,100 @@ if TYPE_CHECKING:
 _ATTEMPTS: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class _Decided:
-    """What a publication would do at one head.
-
-    Attributes:
-        head: The head.
-        plan: The plan.
-        decided: The accepted candidates as they are to be after it.
-        settled: The job's other candidates.
-    """
-
-    head: Head
-    plan: Plan[CandidateRow]
-    decided: list[CandidateRow]
-    settled: list[CandidateRow]
-
-
 class _PausedError(Exception):
     """The line was paused between the claim and the lock."""
 
 
+class _LostError(Exception):
+    """Some of the jobs are held by others."""
+
+    def __init__(self, lost: list[JobRow]) -> None:
+        super().__init__()
+        self.lost = lost
+
+
+class _ReviewsChangedError(Exception):
+    """Reviewers have said something since the plan was made."""
+
+
+_AGAIN: Final = (publish.HeadMovedError, _ReviewsChangedError, DeadlockDetectedError)
+
+
 async def publish_accepted(services: Services, job: JobRow) -> JobRow | None:
-    """Publish what was accepted in a job.
+    """Publish what was accepted in a job, together with other jobs of its line that are ready.
 
     Returns:
-        None: the job is published, waits for a review again because all its records moved, or for its line to resume.
+        The job if it goes on otherwise; None if it is published, or waits for a review again because all its records
+        moved, or for its line to resume.
 
     Raises:
         UnavailableError: If other publications kept coming in between.
-        FencedError: If the job is somebody else's by now; nothing was written.
+        FencedError: If the job is somebody else's by now; nothing of it was written.
+    """
+    return await services.gathering.publish(job, lambda group, outcomes: publish_together(services, group, outcomes))
+
+
+async def publish_together(services: Services, group: Sequence[JobRow], outcomes: dict[str, Outcome]) -> None:
+    """Publish what was accepted in some jobs of a line, as one generation.
+
+    Args:
+        services: The parts.
+        group: The jobs, held by this process.
+        outcomes: Is given, by job id, the outcome of the first and of the others that fit to it.
+
+    Raises:
+        AnabranchError: If the jobs without an outcome cannot be published; nothing of them was.
     """
     for _ in range(_ATTEMPTS):
-        decided = await _decide(services, job)
-        if not decided.plan.writes:
-            return await holding.leave(services, job, decided=decided.decided, settled=decided.settled)
+        left = [job for job in group if job.job_id not in outcomes]
+        if not left:
+            return
+        decided = await planning.decide(services, left)
+        outcomes.update(decided.failed)
+        await _leave(services, decided, outcomes)
+        shares = [share for share in decided.shares if share.published]
+        if not shares:
+            continue
         try:
             async with services.db.connection() as conn:
                 prepared = await publish.prepare(conn, head=decided.head.state.head, versions=_versions(decided.plan))
-            await _write(services, job, decided, prepared)
-        except publish.HeadMovedError:
+            await _write(services, shares, decided, prepared)
+        except _AGAIN:
+            continue
+        except _LostError as error:
+            outcomes.update({job.job_id: leases.fenced(job) for job in error.lost})
             continue
         except _PausedError:
             async with services.db.connection() as conn:
-                await leases.release(conn, job=job, due_in=holding.AT_ONCE)
-            return None
-        holding.announce(services.db, feed=job.line)
-        return None
+                for share in shares:
+                    await leases.release(conn, job=share.job, due_in=holding.AT_ONCE)
+        else:
+            holding.announce(services.db, feed=group[0].line)
+        outcomes.update(dict.fromkeys((share.job.job_id for share in shares), None))
+        return
     raise UnavailableError("Other publications kept coming in between.", hint="It is tried again.")
 
 
-async def _decide(services: Services, job: JobRow) -> _Decided:
-    """Plan against the head of now."""
-    async with services.db.connection() as conn:
-        rows = await candidates.of_job(conn, line=job.line, job_id=job.job_id)
-        accepted = [row for row in rows if row.state == "accepted"]
-        head = await read_head(conn, job.line, accepted)
-        room = await _room(conn, head)
-        now = await database.now(conn)
-    refused = await permits.refusals(services, job, accepted, head.records)
-    return await asyncio.to_thread(_planned, job, rows, head, refused=refused, room=room, now=now)
+async def _leave(services: Services, decided: Group, outcomes: dict[str, Outcome]) -> None:
+    """See to the jobs that turn out to have nothing to publish."""
+    for share in decided.shares:
+        if share.published:
+            continue
+        job_id = share.job.job_id
+        try:
+            outcomes[job_id] = await holding.leave(services, share.job, decided=share.decided, settled=share.settled)
+        except Exception as error:  # noqa: BLE001  (it is this job's, and must not become another's)
+            outcomes[job_id] = error
 
 
-def _planned(  # noqa: PLR0913  (everything that the outcome depends on)
-    job: JobRow,
-    rows: list[CandidateRow],
-    head: Head,
-    *,
-    refused: Mapping[str, tuple[str, str]],
-    room: Room,
-    now: datetime,
-) -> _Decided:
-    """The plan for a job's accepted candidates, and what becomes of each of them by it."""
-    policy = policy_of(head.state, job)
-    accepted = [row for row in rows if row.state == "accepted"]
-    made = plan(
-        [row for row in accepted if row.candidate_id not in refused],
-        head=head.records,
-        facts=head.facts,
-        sources={row.key: cited(row, verified_only=policy.require_sources) for row in accepted},
-        room=room,
-        validated_at=now,
-    )
-    known = ("AlreadyKnown", "the baseline says so already")
-    decided = [
-        *(marked(write.candidate, "published") for write in made.writes),
-        *(marked(row, "duplicate", *known) for row in made.duplicates),
-        *(_moved(row, head) for row in made.moved),
-        *(marked(row, "rejected", reason, detail) for row, reason, detail in made.refused),
-        *(marked(row, "rejected", *refused[row.candidate_id]) for row in accepted if row.candidate_id in refused),
-    ]
-    return _Decided(head, made, decided, [row for row in rows if row.state != "accepted"])
-
-
-async def _write(services: Services, job: JobRow, decided: _Decided, prepared: publish.Prepared) -> None:
+async def _write(services: Services, shares: Sequence[Share], decided: Group, prepared: publish.Prepared) -> None:
     """The transaction that publishes."""
-    moved = [row for row in decided.decided if row.state == "waiting"]
+    own = [share.job for share in shares]
+    line = own[0].line
     async with services.db.transaction() as conn:
-        # The job is ours alone, so this needs no lock: what can be written before it is.
-        await candidates.save_outcomes(conn, decided.decided)
-        head = await lines.lock_head(conn, job.line)
+        # The jobs are ours alone, so this needs no lock: what can be written before it is.
+        await candidates.save_outcomes(conn, [row for share in shares for row in share.decided])
+        head = await lines.lock_head(conn, line)
         if head.paused:
             raise _PausedError
         manifest = await publish.write_generation(
@@ -138,50 +133,49 @@ async def _write(services: Services, job: JobRow, decided: _Decided, prepared: p
             head=head,
             prepared=prepared,
             events=[_event(announcement) for announcement in decided.plan.events],
-            origin=_origin(job),
+            origin=_origin(own),
         )
-        await publish.record_publication(conn, line=job.line, job_id=job.job_id, generation=manifest.generation)
-        held_job = await holding.split(conn, job, moved) if moved else None
-        await _wake_others(conn, job, [write.candidate.key for write in decided.plan.writes])
-        await holding.finished(conn, job)
-        await leases.advance(
-            conn,
-            job=job,
-            to_state="published",
-            detail=f"{len(decided.plan.writes)} records in generation {manifest.generation}",
-            counts=counts([*decided.decided, *decided.settled], job, held=len(moved)),
-            held_job=held_job,
-            published_generation=manifest.generation,
-        )
+        await _check(conn, own, decided)
+        await _wake_others(conn, own, [write.candidate.key for write in decided.plan.writes])
+        for share in shares:
+            await _finish(conn, share, manifest.generation)
 
 
-async def _wake_others(conn: Connection, job: JobRow, keys: list[str]) -> None:
+async def _check(conn: Connection, own: Sequence[JobRow], decided: Group) -> None:
+    """Make sure that the jobs are ours, and that what was decided about them is what their reviewers say.
+
+    It comes after the generation was written, whose last step locks the line: who writes a job or a review of it waits
+    for the jobs' rows from here on.
+    """
+    held = await leases.hold(conn, jobs=own)
+    if lost := [job for job in own if job.job_id not in held]:
+        raise _LostError(lost)
+    if await reviews.count(conn, line=own[0].line, job_ids=decided.job_ids) != decided.reviews:
+        raise _ReviewsChangedError
+
+
+async def _finish(conn: Connection, share: Share, generation: int) -> None:
+    """Note that a job has published its share of a generation."""
+    job, moved = share.job, share.moved
+    await publish.record_publication(conn, line=job.line, job_id=job.job_id, generation=generation)
+    held_job = await holding.split(conn, job, moved) if moved else None
+    await holding.finished(conn, job)
+    await leases.advance(
+        conn,
+        job=job,
+        to_state="published",
+        detail=f"{len(share.published)} records in generation {generation}",
+        counts=counts([*share.decided, *share.settled], job, held=len(moved)),
+        held_job=held_job,
+        published_generation=generation,
+    )
+
+
+async def _wake_others(conn: Connection, own: Sequence[JobRow], keys: list[str]) -> None:
     """Have the jobs looked at again whose candidates wait for a decision against a record that has just changed."""
-    for waiting in {row.job_id for row in await candidates.waiting_on_keys(conn, line=job.line, keys=keys)}:
-        if waiting != job.job_id:
-            await jobs.wake(conn, line=job.line, job_id=waiting)
-
-
-async def _room(conn: Connection, head: Head) -> Room:
-    """How much the line may grow under its own limits."""
-    state = head.state
-    limits = state.line.policy.get("limits") or {}
-    manifest = await manifests.get(conn, line=state.line.line, generation=state.head.head_generation)
-    scopes = frozenset(await lines.scopes(conn, state.line.line))
-    return Room(
-        records=limits.get("records", LINE_RECORDS) - (manifest.records if manifest else 0),
-        scopes=scopes,
-        new_scopes=limits.get("scopes", LINE_SCOPES) - len(scopes),
-    )
-
-
-def _moved(row: CandidateRow, head: Head) -> CandidateRow:
-    """An accepted candidate whose record changed before it was published."""
-    candidate, assessment = compared(row, head)
-    reason = assessment.reason or "RecordMoved"
-    return marked(
-        replace(candidate, conflicting=True), "waiting", reason, "the record changed after the finding was accepted"
-    )
+    waiting = {row.job_id for row in await candidates.waiting_on_keys(conn, line=own[0].line, keys=keys)}
+    for job_id in sorted(waiting - {job.job_id for job in own}):
+        await jobs.wake(conn, line=own[0].line, job_id=job_id)
 
 
 def _versions(made: Plan[CandidateRow]) -> list[publish.NewVersion]:
@@ -208,7 +202,10 @@ def _event(announcement: Announcement) -> publish.NewEvent:
     )
 
 
-def _origin(job: JobRow) -> dict[str, str]:
+def _origin(own: Sequence[JobRow]) -> dict[str, Any]:
     """What the manifest says of how it was made."""
+    if len(own) > 1:
+        return {"kind": "publication", "job_ids": [job.job_id for job in own]}
+    (job,) = own
     origin = {"kind": "publication", "job_id": job.job_id}
     return origin | ({"branch_id": job.branch_id} if job.branch_id else {})

@@ -67,6 +67,32 @@ async def review(services: Services, job: JobRow) -> JobRow | None:
     return await holding.leave(services, job, decided=[*decided, *duplicates], settled=settled)
 
 
+def overruled(
+    rows: Iterable[CandidateRow], decisions: Sequence[ReviewRow], policy: ReviewPolicy
+) -> dict[str, CandidateRow]:
+    """Accepted candidates that reviewers have thought better of before they were published.
+
+    Args:
+        rows: The candidates.
+        decisions: The latest of each reviewer on each candidate, withdrawals among them.
+        policy: Of their job.
+
+    Returns:
+        By candidate id, as they are to be: rejected, or waiting for a review again.
+    """
+    by_candidate = _by_candidate(decisions)
+    changed: dict[str, CandidateRow] = {}
+    for row in rows:
+        own = by_candidate.get(row.candidate_id, [])
+        verdict = _verdict(row, own, policy)
+        if verdict.outcome == "reject":
+            changed[row.candidate_id] = marked(row, "rejected", "RejectedByReview", _why(row, own))
+        elif verdict.outcome == "open" and any(decision.action == "withdraw" for decision in own):
+            detail = "a decision on it was taken back before it was published"
+            changed[row.candidate_id] = marked(row, "waiting", "ReviewWithdrawn", detail)
+    return changed
+
+
 def _refreshed(
     rows: Iterable[CandidateRow], head: Head, policy: ReviewPolicy
 ) -> tuple[list[CandidateRow], list[CandidateRow]]:
@@ -87,16 +113,17 @@ def _refreshed(
 
 def _verdicts(rows: Sequence[CandidateRow], decisions: Iterable[ReviewRow], policy: ReviewPolicy) -> list[Verdict]:
     by_candidate = _by_candidate(decisions)
-    return [
-        tally(
-            policy,
-            by_candidate[row.candidate_id],
-            content_hash=row.content_hash,
-            canonical_revision=row.canonical_revision or 0,
-            authors={row.author},
-        )
-        for row in rows
-    ]
+    return [_verdict(row, by_candidate.get(row.candidate_id, []), policy) for row in rows]
+
+
+def _verdict(row: CandidateRow, decisions: Iterable[ReviewRow], policy: ReviewPolicy) -> Verdict:
+    return tally(
+        policy,
+        decisions,
+        content_hash=row.content_hash,
+        canonical_revision=row.canonical_revision or 0,
+        authors={row.author},
+    )
 
 
 def _by_candidate(decisions: Iterable[ReviewRow]) -> Mapping[str, list[ReviewRow]]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
+from anabranch.consolidation.gathering import Gathering
 from anabranch.consolidation.sources import SourceChecker, SourcesConfig, resolvers
 
 if TYPE_CHECKING:
@@ -20,11 +21,13 @@ class Services:
         db: The store, as the operator.
         grants: Answers what an agent may do now.
         sources: Looks source locators up.
+        gathering: Where jobs of one line that are ready meet, to be published together.
     """
 
     db: Database
     grants: Grants
     sources: SourceChecker
+    gathering: Gathering = field(default_factory=Gathering)
 
     @classmethod
     def of(cls, db: Database, grants: Grants, config: SourcesConfig | None = None) -> Self:

@@ -18,6 +18,7 @@ from anabranch.store import queries
 from anabranch.store.jobs import JobRow, from_row
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import timedelta
 
     from anabranch.model.objects import JobState
@@ -113,6 +114,27 @@ async def advance(  # noqa: PLR0913  (what a transition may bring)
     return _own(job, row)
 
 
+async def hold(conn: Connection, *, jobs: Sequence[JobRow]) -> set[str]:
+    """Keep jobs as they are until the transaction ends: nobody claims, knocks or reviews them meanwhile.
+
+    Args:
+        conn: Inside a transaction that has locked the line's row: every transaction locks that before a job.
+        jobs: Of one line, as last claimed, renewed or advanced.
+
+    Returns:
+        The ids of those that are still in their state under their fence.
+    """
+    found = _sql.hold(
+        conn,
+        line=jobs[0].line,
+        job_ids=[job.job_id for job in jobs],
+        states=[job.state for job in jobs],
+        fences=[job.fence for job in jobs],
+        holders=[job.holder for job in jobs],
+    )
+    return set(await queries.rows(found, lambda row: str(row["job_id"])))
+
+
 async def release(conn: Connection, *, job: JobRow, due_in: timedelta | None = None) -> None:
     """Let go of a job where it stands; nothing happens if somebody else has it.
 
@@ -151,10 +173,15 @@ async def fail(conn: Connection, *, job: JobRow, error: str, retry_in: timedelta
     return _own(job, row)
 
 
+def fenced(job: JobRow) -> FencedError:
+    """What a worker gets to hear whose job is another's by now."""
+    return FencedError(
+        f"The job {job.name} is not held under fence {job.fence} in {job.state} any more.",
+        hint="Nothing is to be done: whoever holds it goes on.",
+    )
+
+
 def _own(job: JobRow, row: object) -> JobRow:
     if row is None:
-        raise FencedError(
-            f"The job {job.name} is not held under fence {job.fence} in {job.state} any more.",
-            hint="Nothing is to be done: whoever holds it goes on.",
-        )
+        raise fenced(job)
     return from_row(row)  # type: ignore[arg-type]  # an asyncpg record is a mapping in all but name

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from anabranch.store import queries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from anabranch.store.database import Connection
@@ -70,6 +70,17 @@ async def effective(conn: Connection, *, line: str, job_id: str) -> list[ReviewR
     """The decision of each reviewer on each candidate that counts: the latest that was not withdrawn."""
     standing = await queries.rows(_sql.standing(conn, line=line, job_id=job_id), _from_row)
     return list({(row.candidate_id, row.reviewer): row for row in standing}.values())
+
+
+async def latest(conn: Connection, *, line: str, job_ids: Sequence[str]) -> list[ReviewRow]:
+    """The latest decision of each reviewer on each candidate of some jobs by each way, withdrawals among them."""
+    return await queries.rows(_sql.latest(conn, line=line, job_ids=list(job_ids)), _from_row)
+
+
+async def count(conn: Connection, *, line: str, job_ids: Sequence[str]) -> int:
+    """How many entries the reviews of some jobs have. None is ever removed while a job is open: equal is unchanged."""
+    entries: int = await _sql.count_entries(conn, line=line, job_ids=list(job_ids))
+    return entries
 
 
 async def history(conn: Connection, *, line: str, job_id: str) -> list[ReviewRow]:

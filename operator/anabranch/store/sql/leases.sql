@@ -103,6 +103,15 @@ WITH baseline AS (
 )
 SELECT * FROM moved;
 
+-- name: hold(line, job_ids, states, fences, holders)
+-- Keep jobs as they are until the transaction ends; gives those that are still where the holders of these fences left them.
+SELECT j.job_id
+FROM unnest(:job_ids::text[], :states::text[], :fences::bigint[], :holders::text[]) AS known (job_id, state, fence, holder)
+JOIN jobs AS j ON j.line = :line AND j.job_id = known.job_id
+WHERE j.state = known.state AND j.fence = known.fence AND j.holder = known.holder AND j.finished_at IS NULL
+ORDER BY j.job_id
+FOR NO KEY UPDATE OF j;
+
 -- name: release(line, job_id, fence, holder, due_in)!
 -- Let go of a job; it is due then, or at once if somebody knocked.
 UPDATE jobs

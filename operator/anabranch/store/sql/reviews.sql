@@ -14,6 +14,20 @@ SELECT * FROM (
 WHERE action <> 'withdraw'
 ORDER BY ordinal;
 
+-- name: latest(line, job_ids)
+-- The latest decision of each reviewer on each candidate of some jobs, by each way, withdrawals among them; newest last.
+SELECT * FROM (
+    SELECT DISTINCT ON (job_id, candidate_id, reviewer, via) *
+    FROM reviews
+    WHERE line = :line AND job_id = ANY(:job_ids::text[])
+    ORDER BY job_id, candidate_id, reviewer, via, ordinal DESC
+) AS said
+ORDER BY ordinal;
+
+-- name: count_entries(line, job_ids)$
+-- How many entries the reviews of some jobs have.
+SELECT count(*) FROM reviews WHERE line = :line AND job_id = ANY(:job_ids::text[]);
+
 -- name: history(line, job_id)
 -- Every decision on a job's candidates, in order.
 SELECT * FROM reviews WHERE line = :line AND job_id = :job_id ORDER BY ordinal;
