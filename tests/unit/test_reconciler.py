@@ -7,7 +7,6 @@ import pytest
 from anabranch.controllers import reconciler as module
 from anabranch.controllers.configmaps import ConfigMapFollower
 from anabranch.controllers.reconciler import Controller, Key, Reconciler
-from anabranch.controllers.watching import SILENT_SECONDS, Watches
 from anabranch.kube.kinds import BASELINE
 from anabranch.kube.watch import RESYNC, Changed
 from anabranch.model.crd import BaselineResource
@@ -182,16 +181,3 @@ async def test_after_a_gap_every_importing_baseline_of_the_namespace_is_reconcil
     assert visits.keys == [("team", "kb")]
     await follower._look(RESYNC, None)
     assert sorted(visits.keys[1:]) == [("elsewhere", "other"), ("team", "kb")]
-
-
-def test_a_watch_that_does_not_begin_again_is_silent_and_one_that_never_began_is_missing():
-    now = [0.0]
-    watches = Watches(clock=lambda: now[0])
-    assert len(watches.missing()) == 3
-    for plural in ("baselines", "branches", "consolidationjobs"):
-        watches.note(f"/apis/anabranch.dev/v1alpha1/{plural}")
-    assert watches.missing() == []
-    now[0] = SILENT_SECONDS - 1
-    watches.note("/apis/anabranch.dev/v1alpha1/namespaces/team/branches")
-    now[0] = SILENT_SECONDS + 1
-    assert watches.silent() == ["baselines", "consolidationjobs"]

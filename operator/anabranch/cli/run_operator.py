@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import click
+import uvloop
 
 from anabranch.controllers import logs
 from anabranch.controllers.operator import run
@@ -89,4 +89,4 @@ def command(
         accept_missing=accept_missing,
     )
     logs.configure()
-    asyncio.run(run(settings))
+    uvloop.run(run(settings))

@@ -85,7 +85,7 @@ class _Process:
         self._db = db
         identity = f"{socket.gethostname()}-{uuid.uuid4()}"
         self._leadership = Leadership(kube, namespace=settings.system_namespace, name=settings.lease, identity=identity)
-        self._watches = watching.Watches()
+        self._watches = watching.Watches(silence=settings.watch_pace.silence)
         self._health = Health(db, leadership=self._leadership, watches=self._watches)
         self._announcer = Announcer(kube, instance=identity)
         grants = Grants(kube)
@@ -168,6 +168,7 @@ class _Process:
     async def _lead(self, stop: asyncio.Event, tasks: Iterable[asyncio.Task[Any]]) -> None:
         """Watch and write, until told to stop or until leadership is lost."""
         stop_watching = asyncio.Event()
+        self._watches.expect()
         async with (
             _background(self._projector.run(), name="projector") as projecting,
             _background(self._config_maps.run(), name="ConfigMaps") as following,
@@ -176,7 +177,7 @@ class _Process:
         ):
             kopf_tasks = await kopf.spawn_tasks(
                 registry=self._registry,
-                settings=watching.operator_settings(),
+                settings=watching.operator_settings(self._settings.watch_pace),
                 clusterwide=not self._settings.namespaces,
                 namespaces=self._settings.namespaces,
                 stop_flag=stop_watching,

@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 
 import structlog
 
+from anabranch.controllers.resuming import Resuming
 from anabranch.domain import backoff
 from anabranch.model.errors import AnabranchError, InvalidInputError
 from anabranch.store import drift, waiting
@@ -69,7 +70,7 @@ class Reconciler:
 
     Args:
         controllers: By the name of their kind.
-        db: Where a resource that cannot be parsed is noted.
+        db: What is known of the objects; a resource that cannot be parsed is noted there.
         kube: Where the newest state is read.
         changed: Called after each reconcile: it may have left work, and a status to write.
     """
@@ -81,6 +82,7 @@ class Reconciler:
         self._db = db
         self._kube = kube
         self._changed = changed
+        self._resuming = Resuming(db)
         self._running = asyncio.Semaphore(_PARALLEL)
         self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
         self._failures: dict[Key, int] = {}
@@ -90,6 +92,21 @@ class Reconciler:
     async def noticed(self, kind: OwnName, body: Mapping[str, Any]) -> None:
         """See to an object that was touched in whatever way, if it needs more than its spec tells; never fails."""
         if self._controllers[kind].needs_visit(body):
+            await self.seen(kind, body)
+
+    async def found(self, kind: OwnName, body: Mapping[str, Any]) -> None:
+        """See to an object that was there when this process began, and whose status answers to its spec; never fails.
+
+        Most are as they were left, which Postgres tells of many at once.
+        """
+        try:
+            settled = not _was_stalled(body) and await self._resuming.is_settled(kind, body)
+        except AnabranchError:
+            settled = False  # reconciling it meets with the same, and is tried again
+        if settled:
+            metadata = body["metadata"]
+            self._newest[metadata["uid"]] = max(metadata["generation"], self._newest.get(metadata["uid"], 0))
+        else:
             await self.seen(kind, body)
 
     async def seen(self, kind: OwnName, body: Mapping[str, Any]) -> None:

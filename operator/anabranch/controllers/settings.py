@@ -9,6 +9,21 @@ from anabranch.manifests import DEFAULT_NAMESPACE, LEASE
 
 
 @dataclass(frozen=True, kw_only=True)
+class WatchPace:
+    """Seconds: how long a watch lasts, may be silent, and may be away.
+
+    Attributes:
+        server: After which the API server ends a watch, so that another one begins.
+        idle: Without an event or a bookmark, of which one comes each minute, after which a watch counts as broken.
+        silence: Without an answer to a list or a watch after which the process counts as dead.
+    """
+
+    server: int = 120
+    idle: float = 70.0
+    silence: float = 300.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Settings:
     """Settings of one operator process.
 
@@ -24,6 +39,7 @@ class Settings:
         health_port: Port; 0: no health endpoint.
         workers: Jobs that this process works on at once.
         accept_missing: Whether all that the cluster lacks was deleted, however much it is.
+        watch_pace: Of the watches.
     """
 
     dsn: str
@@ -37,3 +53,4 @@ class Settings:
     health_port: int = 0
     workers: int = 4
     accept_missing: bool = False
+    watch_pace: WatchPace = WatchPace()

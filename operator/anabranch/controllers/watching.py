@@ -1,19 +1,20 @@
 """What kopf watches, how it reaches the API server, and how one can tell that it still hears something.
 
-kopf serves as the watcher: it lists, follows, reconnects, keeps the events of one object in order, and finds out what
-is to be handled (see `diffbase`). It writes nothing. Its connection is ours, so that a rotated token is used from the
-next request on, and so that each watch that begins is noted: the API server ends every watch after two minutes, and one
-that does not begin again is stuck, however healthy the process looks.
+kopf serves as the watcher: it lists, follows, reconnects, and keeps the events of one object in order. What is to be
+handled is told here, by two numbers of the object itself (see `concern`): kopf would keep a copy of each spec in an
+annotation, a second write for each change and one more whenever a label changes, and takes as long to compare them as
+to do all the rest. So it writes nothing. Its connection is ours, so that a rotated token is used from the next request
+on, and so that each answer is noted: the API server ends every watch after two minutes, kopf ends one that was silent
+for longer than bookmarks are apart, and one that then does not begin again is stuck, however healthy the process looks.
 """
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import kopf
 
-from anabranch.controllers.diffbase import ObservedGeneration
 from anabranch.controllers.reconciler import Key
 from anabranch.kube.kinds import OWN
 from anabranch.model.crd import GROUP, VERSION
@@ -24,36 +25,50 @@ if TYPE_CHECKING:
     import aiohttp
 
     from anabranch.controllers.reconciler import Reconciler
+    from anabranch.controllers.settings import WatchPace
     from anabranch.kube.connection import Connection
     from anabranch.kube.kinds import OwnName
 
-_SERVER_SECONDS: Final = 120
-SILENT_SECONDS: Final = 300.0
-"""A kind whose watch has not begun again for so long is not followed any more."""
-
 _PREFIX: Final = "kopf.anabranch.dev"
 _WORKERS: Final = 100
+_PAGE: Final = 500
+"""Objects of one answer to the first listing: all of 10,000 at once take 100 MB to read."""
 
 
 class Watches:
-    """When the watch of each kind last began, by its plural name."""
+    """What was heard of each kind, and when, by its plural name.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    Args:
+        silence: Seconds without an answer about a kind after which it is not followed any more.
+        clock: Seconds, monotonic.
+    """
+
+    def __init__(self, *, silence: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._silence = silence
         self._clock = clock
-        self._began: dict[str, float] = {}
+        self._heard: dict[str, float] = {}
+        self._begun: set[str] = set()
 
-    def note(self, url_path: str) -> None:
-        """A watch was answered at this path."""
-        self._began[url_path.rstrip("/").rpartition("/")[2]] = self._clock()
+    def expect(self) -> None:
+        """From now on every kind is to be heard of."""
+        self._heard = dict.fromkeys((kind.plural for kind in OWN.values()), self._clock())
+
+    def note(self, url_path: str, *, watch: bool) -> None:
+        """A list or a watch was answered at this path."""
+        plural = url_path.rstrip("/").rpartition("/")[2]
+        if plural in self._heard:
+            self._heard[plural] = self._clock()
+            if watch:
+                self._begun.add(plural)
 
     def missing(self) -> list[str]:
         """The kinds that were not watched yet."""
-        return [kind.plural for kind in OWN.values() if kind.plural not in self._began]
+        return [kind.plural for kind in OWN.values() if kind.plural not in self._begun]
 
     def silent(self) -> list[str]:
-        """The kinds that were watched, and are not followed any more."""
+        """The kinds that should be followed, and are not (any more)."""
         now = self._clock()
-        return [plural for plural, began in self._began.items() if now - began > SILENT_SECONDS]
+        return [plural for plural, heard in self._heard.items() if now - heard > self._silence]
 
 
 def registry(
@@ -69,7 +84,7 @@ def registry(
     Args:
         reconciler: What they call.
         connection: To the API server.
-        watches: Where each watch that begins is noted.
+        watches: Where each answer is noted.
         observe: Called with the kind and the body of every object as it is seen.
         forget: Called with the uid of every object that is gone.
     """
@@ -84,37 +99,55 @@ def registry(
         if (authorization := await connection.authorization()) is not None:
             request.headers["Authorization"] = authorization
         response = await handler(request)
-        if request.url.query.get("watch") == "true" and response.status == 200:
-            watches.note(request.url.path)
+        if response.status == 200:
+            watches.note(request.url.path, watch=request.url.query.get("watch") == "true")
         return response
 
     def follow(kind: OwnName, plural: str) -> None:
         @kopf.on.event(GROUP, VERSION, plural, registry=found)
-        async def see(type: str | None, body: kopf.Body, **_: Any) -> None:  # noqa: A002  (kopf's name)
-            if type == "DELETED":
-                metadata = body["metadata"]
-                forget(metadata["uid"])
-                await reconciler.gone(Key(kind, metadata["namespace"], metadata["name"]), metadata["uid"])
-            else:
-                observe(kind, body)
-                await reconciler.noticed(kind, body)
+        async def see(event: kopf.RawEvent, **_: Any) -> None:
+            await dispatch(event["type"], kind, event["object"])
 
-        @kopf.on.create(GROUP, VERSION, plural, registry=found)
-        @kopf.on.update(GROUP, VERSION, plural, registry=found)
-        @kopf.on.resume(GROUP, VERSION, plural, registry=found)
-        async def reconcile(body: kopf.Body, **_: Any) -> None:
-            await reconciler.seen(kind, body)
+    async def dispatch(event: str | None, kind: OwnName, body: Mapping[str, Any]) -> None:
+        metadata = body["metadata"]
+        about = concern(event, body)
+        if about == "deletion":
+            forget(metadata["uid"])
+            await reconciler.gone(Key(kind, metadata["namespace"], metadata["name"]), metadata["uid"])
+            return
+        observe(kind, body)
+        act = {"spec": reconciler.seen, "start": reconciler.found, "rest": reconciler.noticed}[about]
+        await act(kind, body)
 
     for name, kind in OWN.items():
         follow(name, kind.plural)
     return found
 
 
-def operator_settings() -> kopf.OperatorSettings:
+def concern(event: str | None, body: Mapping[str, Any]) -> Literal["deletion", "spec", "start", "rest"]:
+    """What an event of the watch is about.
+
+    Until the status says that it answers to the newest spec, every event of the object is about its spec: that is
+    harmless, as reconciling is level-triggered, and right, for until then the change is not handled.
+
+    Args:
+        event: Its type; None: the object was there when the watch began.
+        body: Of the object.
+
+    Returns:
+        What is gone; what has a spec that its status does not answer to, newer or (after a restore) older; what was
+        there and is answered to; everything else, such as a label, or our own status.
+    """
+    if event == "DELETED":
+        return "deletion"
+    if (body.get("status") or {}).get("observedGeneration", -1) != body["metadata"].get("generation", 0):
+        return "spec"
+    return "start" if event is None else "rest"
+
+
+def operator_settings(pace: WatchPace) -> kopf.OperatorSettings:
     """The settings of kopf: nothing written, nothing posted, no peers, and no connection that stays silent."""
     settings = kopf.OperatorSettings()
-    settings.persistence.diffbase_storage = ObservedGeneration()
-    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=_PREFIX)
     settings.persistence.finalizer = f"{_PREFIX}/finalizer"
     settings.posting.enabled = False
     settings.peering.standalone = True
@@ -123,7 +156,9 @@ def operator_settings() -> kopf.OperatorSettings:
     settings.queueing.idle_timeout = 0.05  # an idle worker keeps its place: with kopf's 5 s, 1,000 objects took 98 s
     settings.networking.request_timeout = 30
     settings.networking.connect_timeout = 5
-    settings.watching.server_timeout = _SERVER_SECONDS
-    settings.watching.client_timeout = _SERVER_SECONDS + 30
+    settings.watching.chunk_size = _PAGE
+    settings.watching.server_timeout = pace.server
+    settings.watching.client_timeout = pace.server + 30
+    settings.watching.inactivity_timeout = pace.idle
     settings.watching.connect_timeout = 5
     return settings

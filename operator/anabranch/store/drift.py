@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from anabranch.model.ids import line_of
 from anabranch.store import queries
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ _REWIND: Final[dict[Kind, str]] = {
     "Branch": "rewind_branch",
     "ConsolidationJob": "rewind_job",
 }
+_UNCHANGED: Final[dict[Kind, str]] = {"Branch": "unchanged_branches", "ConsolidationJob": "unchanged_jobs"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,21 @@ class Absent:
     known: int
 
 
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A resource as the cluster has it.
+
+    Attributes:
+        id: What its status says is its branch or job.
+        uid: Of the resource.
+        generation: ``metadata.generation`` of its spec.
+    """
+
+    id: str
+    uid: str
+    generation: int
+
+
 async def absent(
     conn: Connection, *, kind: Kind, uids: Sequence[str], before: datetime, namespaces: Sequence[str] = ()
 ) -> Absent:
@@ -70,6 +87,26 @@ async def absent(
     found = [row async for row in query(conn, uids=list(uids), before=before, namespaces=list(namespaces))]
     orphans = tuple(Orphan(row["namespace"], row["name"], row["uid"]) for row in found)
     return Absent(orphans, found[0]["known"] if found else 0)
+
+
+async def unchanged(conn: Connection, *, kind: Kind, sightings: Sequence[Sighting]) -> set[str]:
+    """The uids of those that Postgres has in the very generation that was seen, not deleted, and not waiting.
+
+    Args:
+        conn: A connection.
+        kind: Branch or ConsolidationJob.
+        sightings: Any number of them; one query asks for all.
+    """
+    if kind not in _UNCHANGED:
+        raise ValueError(f"{kind} is always reconciled: {sorted(_UNCHANGED)} can be compared")
+    found = getattr(_sql, _UNCHANGED[kind])(
+        conn,
+        lines=[line_of(one.id) for one in sightings],
+        ids=[one.id for one in sightings],
+        uids=[one.uid for one in sightings],
+        generations=[one.generation for one in sightings],
+    )
+    return {row["uid"] async for row in found}
 
 
 async def rewind(  # noqa: PLR0913  (what identifies it, and how far it was set back)

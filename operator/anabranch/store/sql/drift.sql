@@ -74,3 +74,20 @@ WHERE namespace = :namespace AND name = :name AND uid = :uid AND observed_genera
 -- Forget that a newer spec of this very ConsolidationJob was seen than there is.
 UPDATE jobs SET observed_generation = 0, version = version + 1
 WHERE namespace = :namespace AND name = :name AND uid = :uid AND observed_generation > :generation;
+
+-- name: unchanged_branches(lines, ids, uids, generations)
+-- Which of these Branches are in Postgres as the cluster has them, and wait for nothing.
+SELECT b.uid
+FROM unnest(:lines::text[], :ids::text[], :uids::text[], :generations::bigint[]) AS seen (line, id, uid, generation)
+JOIN branches AS b ON b.line = seen.line AND b.branch_id = seen.id
+WHERE b.uid = seen.uid AND b.observed_generation = seen.generation AND b.deleted_at IS NULL
+  AND NOT EXISTS (SELECT FROM waiting AS w WHERE w.namespace = b.namespace AND w.kind = 'Branch' AND w.name = b.name);
+
+-- name: unchanged_jobs(lines, ids, uids, generations)
+-- Which of these ConsolidationJobs are in Postgres as the cluster has them, and wait for nothing.
+SELECT j.uid
+FROM unnest(:lines::text[], :ids::text[], :uids::text[], :generations::bigint[]) AS seen (line, id, uid, generation)
+JOIN jobs AS j ON j.line = seen.line AND j.job_id = seen.id
+WHERE j.uid = seen.uid AND j.observed_generation = seen.generation AND j.deleted_at IS NULL
+  AND NOT EXISTS (SELECT FROM waiting AS w
+                  WHERE w.namespace = j.namespace AND w.kind = 'ConsolidationJob' AND w.name = j.name);
