@@ -9,6 +9,8 @@ PYTEST := $(BIN)/pytest
 # One test file at a time in each of several processes, one a core; PARALLEL= for one process.
 PARALLEL ?= --numprocesses auto --dist loadfile
 export PYTHONUNBUFFERED := 1
+# Where it is set, as in many images, each of the many processes that a test run starts compiles all that it imports anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
