@@ -162,7 +162,7 @@ def test_an_agents_whole_run_goes_by_commands(place, cli, tmp_path):
         return yaml.safe_load(cli("branch", "fork", "by-hand", "--baseline", BASELINE, *more, *agent))
 
     assert fork("--task", "Find it.")["branch_id"] == fork("--task", "Find it.")["branch_id"]
-    assert "name: String should match pattern" in cli(
+    assert "name: is no name of an object" in cli(
         "branch", "fork", "By_Hand", "--baseline", BASELINE, *agent, fails=True
     )
     cli("branch", "put", "by-hand", "notes/hunch", '{"text": "Memory?"}', *agent)

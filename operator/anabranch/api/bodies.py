@@ -15,19 +15,17 @@ import http_sf
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
-from anabranch.api.problems import TooSlowError, invalid
+from anabranch.api.problems import MEND, TooSlowError
 from anabranch.api.routing import may_fail
+from anabranch.model import misfits
 from anabranch.model.canonical import parse_json
 from anabranch.model.errors import DigestMismatchError, InvalidInputError, TooLargeError
-from anabranch.model.limits import CONTENT_BYTES
+from anabranch.model.limits import CONTENT_BYTES, IN_LOOP_BYTES
 
 M = TypeVar("M", bound=BaseModel)
 
 ENVELOPE_BYTES: Final = 64 << 10
 """What a request may need beside its content: names, hashes, white space."""
-
-IN_LOOP_BYTES: Final = 32 << 10
-"""Up to here parsing takes about a millisecond; larger bodies are parsed beside the event loop."""
 
 PAUSE_SECONDS: Final = 30.0
 """How long a body may pause, and for how long it may come at any rate."""
@@ -150,7 +148,7 @@ def fit(model: type[M], body: bytes) -> tuple[M, Any]:
     try:
         return model.model_validate_json(body, strict=True), value
     except ValidationError as error:
-        raise invalid(error.errors(include_url=False), within="body") from None
+        raise misfits.invalid(error.errors(include_url=False), within="body", hint=MEND) from None
 
 
 async def _in_time(request: Request) -> AsyncIterator[bytes]:

@@ -1,23 +1,25 @@
 """Errors as RFC 9457 problems: each error class of this system is one, and nothing else ever leaves the API."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from anabranch.model.answers import FieldError, Problem
-from anabranch.model.errors import AnabranchError, InvalidInputError
+from anabranch.model import misfits
+from anabranch.model.answers import Problem
+from anabranch.model.errors import AnabranchError
 
 MEDIA_TYPE: Final = "application/problem+json"
 TYPES: Final = "/problems/"
 """Problem types are relative references: this path, and the code."""
 
 RETRY_SECONDS: Final = 1
+MEND: Final = "Mend the named fields, as GET /openapi.json describes them."
 
 _log = logging.getLogger(__name__)
 
@@ -87,21 +89,10 @@ def response(error: AnabranchError, headers: Mapping[str, str] | None = None) ->
     return Response(body, status_code=error.status, media_type=MEDIA_TYPE, headers=sent)
 
 
-def invalid(errors: Sequence[Any], *, within: str = "") -> InvalidInputError:
-    """The error for what pydantic found, naming each field.
-
-    Args:
-        errors: As `ValidationError.errors` lists them.
-        within: What the fields are in, where their places do not tell: ``body``.
-    """
-    found = [
-        FieldError(field=".".join(map(str, (*([within] if within else []), *error["loc"]))), message=error["msg"])
-        for error in errors
-    ]
-    shown = "; ".join(f"{each.field}: {each.message}" for each in found[:3])
-    more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""
-    return InvalidInputError(
-        f"{shown}{more}.", hint="Mend the named fields, as the OpenAPI document describes them.", errors=found[:100]
+def unexpected() -> Response:
+    """The response to what nobody foresaw."""
+    return response(
+        UnexpectedError("The API met an error of its own.", hint="Try again; if it stays, report it with its log.")
     )
 
 
@@ -116,7 +107,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def unfit(_request: Request, error: RequestValidationError) -> Response:
-        return response(invalid(error.errors()))
+        return response(misfits.invalid(error.errors(), hint=MEND))
 
     @app.exception_handler(HTTPException)
     async def unrouted(request: Request, error: HTTPException) -> Response:
@@ -136,7 +127,4 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def unforeseen(_request: Request, _error: Exception) -> Response:
-        # Starlette raises it again once this is sent, and the server logs it with its traceback.
-        return response(
-            UnexpectedError("The API met an error of its own.", hint="Try again; if it stays, report it with its log.")
-        )
+        return unexpected()  # Starlette raises it again once this is sent, and the server logs it with its traceback

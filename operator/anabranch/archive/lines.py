@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from anabranch.archive.errors import ArchiveFormatError
 from anabranch.model.canonical import canonical_bytes
 from anabranch.model.limits import LINE_SCOPES
+from anabranch.model.misfits import misfits, told
 from anabranch.model.objects import Generation, Hash, Scope
 
 MEDIA_TYPE: Final = "application/vnd.anabranch.archive+zstd"
@@ -101,10 +102,9 @@ def _parse(model: type[_LineT], members: Any, line: bytes, *, name: str) -> _Lin
     try:
         parsed = model.model_validate(members)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or name
+        found = told(misfits(error.errors(include_url=False)))
         raise ArchiveFormatError(
-            f"The archive's {name} is ill-formed: {where}: {first['msg']}.", hint="Make the archive again."
+            f"The archive's {name} is ill-formed: {found}", hint="Make the archive again."
         ) from None
     if parsed.encode() != line:
         raise ArchiveFormatError(f"The archive's {name} is not in canonical form.", hint="Make the archive again.")

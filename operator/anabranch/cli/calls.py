@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anabranch.model.errors import InvalidInputError
+from anabranch.model.misfits import misfits, told
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -31,17 +32,7 @@ def call(connection: Connection, ask: Callable[[AnabranchClient, str], Awaitable
     try:
         return asyncio.run(run())
     except ValidationError as error:
-        raise InvalidInputError(explain(error.errors()), hint="Nothing was sent.") from None
-
-
-def explain(errors: Any) -> str:
-    """What is wrong with a request, field by field.
-
-    Args:
-        errors: As `pydantic.ValidationError.errors` gives them.
-    """
-    found = {f"{'.'.join(map(str, error['loc']))}: {error['msg'].removeprefix('Value error, ')}" for error in errors}
-    return "; ".join(text.removesuffix(".") for text in sorted(found)) + "."
+        raise InvalidInputError(told(misfits(error.errors())), hint="Nothing was sent.") from None
 
 
 def as_json(answer: Any) -> Any:

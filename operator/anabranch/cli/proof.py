@@ -11,13 +11,14 @@ from typing import IO, TYPE_CHECKING
 import click
 from pydantic import ValidationError
 
-from anabranch.cli.calls import call, explain
+from anabranch.cli.calls import call
 from anabranch.cli.completion import names
 from anabranch.cli.connection import Connection, connection_options
 from anabranch.cli.output import output_option, show
 from anabranch.domain.proven import ProvenRecord
 from anabranch.model.canonical import hash_bytes
 from anabranch.model.errors import DigestMismatchError, InvalidInputError
+from anabranch.model.misfits import misfits, told
 
 if TYPE_CHECKING:
     from anabranch.client import AnabranchClient
@@ -93,5 +94,5 @@ def parse(text: bytes, *, name: str) -> ProvenRecord:
         return ProvenRecord.model_validate_json(text)
     except ValidationError as error:
         raise InvalidInputError(
-            f"{name} is no proof: {explain(error.errors())}", hint="Pass what `baseline prove` wrote, unchanged."
+            f"{name} is no proof: {told(misfits(error.errors()))}", hint="Pass what `baseline prove` wrote, unchanged."
         ) from None

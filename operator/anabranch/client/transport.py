@@ -17,6 +17,7 @@ from anabranch import __version__
 from anabranch.client.errors import error_of
 from anabranch.domain.backoff import delay
 from anabranch.model.errors import AnabranchError, UnauthenticatedError, UnavailableError
+from anabranch.model.misfits import misfits, told
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Mapping
@@ -165,10 +166,8 @@ def parse(kind: type[M], response: httpx.Response) -> M:
     try:
         return kind.model_validate_json(response.content, extra="ignore")
     except ValidationError as error:
-        first = error.errors()[0]
         raise AnabranchError(
-            f"{response.request.url} was answered with what is no {kind.__name__}: "
-            f"{'.'.join(map(str, first['loc']))}: {first['msg'].removesuffix('.')}.",
+            f"{response.request.url} was answered with what is no {kind.__name__}: {told(misfits(error.errors()))}",
             hint="Use a client of the API's release, and check that nothing stands between them.",
         ) from error
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import ValidationError
 
+from anabranch.model import misfits
 from anabranch.model.canonical import canonical_bytes, hash_bytes, hash_text, parse_canonical, sha256
 from anabranch.model.errors import (
     AnabranchError,
@@ -279,8 +280,7 @@ def _model(body: bytes) -> FindingBatch:
     try:
         return FindingBatch.model_validate_json(body, strict=True)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the batch"
-        raise InvalidInputError(
-            f"{where}: {first['msg']}.", hint="Send a FindingBatch as its JSON Schema describes it."
+        raise misfits.invalid(
+            error.errors(include_url=False),
+            hint="Mend the batch, as FindingBatch in GET /openapi.json describes it.",
         ) from None

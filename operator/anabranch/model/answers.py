@@ -36,7 +36,7 @@ T = TypeVar("T")
 class FieldError(Wire):
     """What is wrong with one member of a request."""
 
-    field: str = Field(description="where: body.changes.3.key, query.limit, path.namespace")
+    field: str = Field(description="where: body.decisions[3].reason, query.limit, path.namespace")
     message: str
 
 

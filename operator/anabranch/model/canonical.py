@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from typing import Any, Final, NewType, NoReturn
 
 import rfc8785
@@ -21,6 +22,10 @@ ContentHash = NewType("ContentHash", str)
 
 PREFIX: Final = "sha256:"
 
+_HASH: Final = re.compile("sha256:[0-9a-f]{64}")
+
+_SEND_AS_STRING: Final = "In content, send it as a string; everything else that is counted here stays below."
+
 
 def parse_json(raw: bytes | str) -> Any:
     """Parse JSON strictly: no NaN or infinity, no duplicate member names, no lone surrogates, bounded depth.
@@ -30,9 +35,13 @@ def parse_json(raw: bytes | str) -> Any:
     """
     try:
         value = json.loads(raw, parse_constant=_refuse_constant, object_pairs_hook=_refuse_duplicates)
-    except (ValueError, RecursionError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         detail = f"The body is not JSON: {error}."
-        raise InvalidInputError(detail, hint="Send one RFC 8259 JSON value in UTF-8.") from None
+        raise InvalidInputError(detail, hint="Send one whole RFC 8259 JSON value in UTF-8.") from None
+    except RecursionError:
+        raise InvalidInputError(f"The body is nested deeper than {CONTENT_DEPTH}.", hint="Flatten the value.") from None
+    except ValueError:  # Python reads no integer of so many digits
+        raise InvalidInputError("The body has a number far beyond 2^53-1.", hint=_SEND_AS_STRING) from None
     check_json(value)
     return value
 
@@ -63,7 +72,7 @@ def check_json(value: Any, *, path: str = "$", depth: int = 0) -> None:
         InvalidInputError: Naming the JSON path of the offending value.
     """
     if depth > CONTENT_DEPTH:
-        raise InvalidInputError(f"{path} is nested deeper than {CONTENT_DEPTH}.", hint="Flatten the value.")
+        raise InvalidInputError(f"{_shown(path)} is nested deeper than {CONTENT_DEPTH}.", hint="Flatten the value.")
     if isinstance(value, str):
         _check_text(value, path)
     elif isinstance(value, bool) or value is None:
@@ -116,10 +125,9 @@ def hash_bytes(text: str) -> bytes:
     Raises:
         InvalidInputError: Unless the text is ``sha256:`` and 64 lower-case hex digits.
     """
-    digits = text.removeprefix(PREFIX)
-    if not text.startswith(PREFIX) or len(digits) != 64 or any(c not in "0123456789abcdef" for c in digits):
+    if not _HASH.fullmatch(text):
         raise InvalidInputError(f"{text[:80]!r} is no hash.", hint="Write sha256: and 64 lower-case hex digits.")
-    return bytes.fromhex(digits)
+    return bytes.fromhex(text[len(PREFIX) :])
 
 
 _encode_plain = json.JSONEncoder(ensure_ascii=False, check_circular=False, sort_keys=True, separators=(",", ":")).encode
@@ -153,25 +161,34 @@ def _check_name(name: Any, path: str) -> None:
 
 def _check_number(number: float, path: str) -> None:
     if number != number or abs(number) == math.inf:  # noqa: PLR0124  (NaN differs from itself)
-        raise InvalidInputError(f"{path} is not a finite number.", hint="Send null or a string.")
+        raise InvalidInputError(f"{_shown(path)} is not a finite number.", hint="Send null or a string.")
     # RFC 8785 writes floats below 1e21 without an exponent: 1e20 could not be told from an integer, nor read back.
     if abs(number) > MAX_SAFE_INTEGER and (isinstance(number, int) or abs(number) < 1e21):
-        raise InvalidInputError(f"{path} is a number beyond 2^53-1.", hint="Send it as a string.")
+        raise InvalidInputError(f"{_shown(path)} is a number beyond 2^53-1.", hint=_SEND_AS_STRING)
 
 
 def _check_text(text: str, path: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InvalidInputError(f"{path} has a lone surrogate.", hint="Send well-formed Unicode.") from None
+        raise InvalidInputError(f"{_shown(path)} has a lone surrogate.", hint="Send well-formed Unicode.") from None
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON value")
+    raise InvalidInputError(f"The body has {name}, which JSON lacks.", hint="Send null or a string in its place.")
 
 
 def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise ValueError("an object has the same member name twice")
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise InvalidInputError(
+            f"An object of the body has the member {_shown(ascii(twice))} twice.", hint="Send each member once."
+        )
     return members
+
+
+def _shown(path: str) -> str:
+    """A place as an error shows it: not longer than a line."""
+    return path if len(path) <= 100 else f"{path[:60]}...{path[-30:]}"

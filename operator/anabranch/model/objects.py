@@ -20,6 +20,7 @@ from pydantic import (
     StringConstraints,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from anabranch.model import limits
 from anabranch.model.canonical import ContentHash, content_hash
@@ -29,13 +30,14 @@ from anabranch.model.text import check_key, check_scope
 
 
 def _valid(check: Any) -> AfterValidator:
-    """A model-level check as a pydantic validator: its error keeps its words."""
+    """A model-level check as a pydantic validator: its error keeps its words, and its hint (see `misfits`)."""
 
     def validate(value: str) -> str:
         try:
             return str(check(value))
         except AnabranchError as error:
-            raise ValueError(str(error)) from None
+            told = {"detail": error.detail, "hint": error.hint}
+            raise PydanticCustomError("refused", "{detail}", told) from None
 
     return AfterValidator(validate)
 
@@ -159,13 +161,19 @@ class FindingBatch(Wire):
     def _pairs(self) -> Self:
         for name in ("source_locators", "base_revisions"):
             if len(getattr(self, name)) != len(self.changes):
-                raise ValueError(f"`{name}` has {len(getattr(self, name))} entries for {len(self.changes)} changes")
-        if any(len(sources) > limits.SOURCES_PER_CHANGE for sources in self.source_locators):
-            raise ValueError(f"a change has more than {limits.SOURCES_PER_CHANGE} source locators")
+                raise ValueError(f"{name} has {len(getattr(self, name))} entries for {len(self.changes)} changes")
+        for index, sources in enumerate(self.source_locators):
+            if len(sources) > limits.SOURCES_PER_CHANGE:
+                raise ValueError(
+                    f"source_locators[{index}] has {len(sources)} entries, the limit is {limits.SOURCES_PER_CHANGE}: "
+                    "cite the most telling ones, or upload a digest of them as evidence"
+                )
         if (scopes := len({change.scope for change in self.changes})) > limits.LINE_SCOPES:
-            raise ValueError(f"the changes are in {scopes} scopes, and a line has {limits.LINE_SCOPES} at most")
+            raise ValueError(
+                f"changes are in {scopes} scopes, the limit is {limits.LINE_SCOPES}: split the batch by scope"
+            )
         if self.final and self.last_acknowledged_sequence is None:
-            raise ValueError("a final batch needs `last_acknowledged_sequence`")
+            raise ValueError("last_acknowledged_sequence is missing: a final batch names the last receipt, or 0")
         return self
 
 

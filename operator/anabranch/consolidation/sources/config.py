@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from pydantic.alias_generators import to_camel
 
 from anabranch.model.errors import InvalidInputError
+from anabranch.model.misfits import misfits, told
 
 EntryName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]*$", max_length=253)]
 
@@ -62,8 +63,7 @@ class SourcesConfig(_Entry):
         try:
             return cls.model_validate(value or {})
         except ValidationError as error:
-            first = error.errors(include_url=False, include_context=False)[0]
+            found = told(misfits(error.errors(include_url=False)))
             raise InvalidInputError(
-                f"The configuration's {'.'.join(map(str, first['loc']))}: {first['msg']}.",
-                hint="Mend the file that ANABRANCH_CONFIG names.",
+                f"The configuration's {found}", hint="Mend the file that ANABRANCH_CONFIG names."
             ) from None
