@@ -10,7 +10,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Final
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from anabranch.api.problems import HeadTooLargeError, MalformedRequestError, TooSlowError, response
 from anabranch.model.errors import AnabranchError
@@ -99,10 +99,11 @@ class Protocol(HttpToolsProtocol):
             )
 
     def _refuse(self, error: AnabranchError) -> None:
-        if self.cycle is None or self.cycle.response_complete:  # else it would stand in the middle of an answer
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first request, whatever uvicorn's types say
+        if cycle is None or cycle.response_complete:  # else it would stand in the middle of an answer
             answer = response(error, headers={"Connection": "close"})
             status = HTTPStatus(error.status)
-            lines = [f"HTTP/1.1 {status} {status.phrase}".encode(), *map(b": ".join, answer.raw_headers)]
+            lines = [f"HTTP/1.1 {status.value} {status.phrase}".encode(), *map(b": ".join, answer.raw_headers)]
             self.transport.write(b"\r\n".join([*lines, b"", bytes(answer.body)]))
         self.transport.close()
 
