@@ -1,5 +1,8 @@
 from datetime import UTC, datetime, timedelta, timezone
 
+import pytest
+import rfc8785
+
 from anabranch.domain.facts import Fact
 from anabranch.model.canonical import sha256
 
@@ -28,3 +31,10 @@ def test_one_moment_has_one_form_whatever_its_zone():
     there = Fact(validated_at=datetime(2026, 1, 1, 5, tzinfo=east))
 
     assert there.hash == Fact(validated_at=datetime(2026, 1, 1, tzinfo=UTC)).hash
+
+
+@pytest.mark.parametrize("text", ["", "ä €🜁", '"quoted" \\ / and', "\x00\x1f\x7f\x85\u2028", "\b\f\n\r\t"])
+def test_the_bytes_are_rfc_8785_whatever_the_texts_hold(text):
+    fact = Fact(source_locators=(text, "b"), origin_runs=(text,))
+    members = {"source_locators": [text, "b"], "origin_runs": [text], "validated_at": None, "supersedes": []}
+    assert fact.canonical() == rfc8785.dumps(members)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from json.encoder import encode_basestring as _quoted
 from typing import TYPE_CHECKING, Final, Self
 
-from anabranch.model.canonical import canonical_bytes, sha256
+from anabranch.model.canonical import sha256
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,14 +54,12 @@ class Fact:
 
     def canonical(self) -> bytes:
         """The RFC 8785 bytes that a fact hash covers; revisions are decimal strings, as everywhere on the wire."""
-        return canonical_bytes(
-            {
-                "source_locators": list(self.source_locators),
-                "origin_runs": list(self.origin_runs),
-                "validated_at": None if self.validated_at is None else _utc(self.validated_at),
-                "supersedes": [str(revision) for revision in self.supersedes],
-            }
-        )
+        # Written out, as a descriptor's: this is done for each record of an import.
+        validated_at = "null" if self.validated_at is None else f'"{_utc(self.validated_at)}"'
+        return (
+            f'{{"origin_runs":[{_texts(self.origin_runs)}],"source_locators":[{_texts(self.source_locators)}],'
+            f'"supersedes":[{_texts(map(str, self.supersedes))}],"validated_at":{validated_at}}}'
+        ).encode()
 
     @property
     def hash(self) -> bytes:
@@ -72,6 +71,10 @@ def union(*lists: Iterable[str], limit: int) -> tuple[str, ...]:
     """The distinct texts of several lists in the order of their first mention, the first ``limit`` of them."""
     seen = dict.fromkeys(text for texts in lists for text in texts)
     return tuple(seen)[:limit]
+
+
+def _texts(texts: Iterable[str]) -> str:
+    return ",".join(map(_quoted, texts))
 
 
 def _utc(moment: datetime) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Literal, cast
 from urllib.parse import urlsplit
 
@@ -62,8 +63,12 @@ def parse_locator(text: str) -> Locator:
     )
 
 
+@lru_cache(maxsize=1_024)
 def check_locator(text: str) -> str:
-    """The text itself, if it is a source locator (see `parse_locator`)."""
+    """The text itself, if it is a source locator (see `parse_locator`).
+
+    The last ones are remembered: all records of a document have the same.
+    """
     return parse_locator(text).text
 
 

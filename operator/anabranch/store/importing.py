@@ -1,37 +1,45 @@
 """The first generation of a line, from a stream of records: by COPY, in bounded memory, in one transaction.
 
 A million records take well under a minute and no more memory than a few thousand of them: versions go to the table as
-they come, and the trie is then built from the table in the order of the key hashes, which Postgres sorts. Nobody sees
-anything of it before the commit, and nothing is left of an import that fails.
+they come, the trie's pairs to a file, and the trie is then built from the pairs in their order. Each batch is made
+ready while Postgres takes in the one before. Nobody sees anything of it before the commit, and nothing is left of an
+import that fails.
 """
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import asyncpg
 
+from anabranch.domain import trie
 from anabranch.model.canonical import sha256
 from anabranch.model.errors import ConflictError, InvalidInputError, TooLargeError
 from anabranch.model.limits import LINE_RECORDS
 from anabranch.store import contents, lines, publish, queries, versions
-from anabranch.store import trie as store_trie
+from anabranch.store.pairs import SortedPairs
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 
-    from anabranch.domain import trie
     from anabranch.store.database import Connection, Database
     from anabranch.store.manifests import ManifestRow
 
     _Add = Callable[..., Awaitable[None]]
 
+_T = TypeVar("_T")
+
 _sql: Final = queries.load("importing")
 
 _BATCH: Final = 5_000
 _BATCH_BYTES: Final = 16 << 20
+_NODES: Final = 2_000
+_FACTS_KNOWN: Final = 50_000
+"""Hashes of provenance that is stored already and not sent again: records of one document mostly share it."""
+
 _VERSION_COLUMNS: Final = (
     "line", "key", "from_generation", "revision", "scope", "content_hash", "fact_hash", "tombstone",
 )  # fmt: skip
@@ -44,9 +52,8 @@ class DuplicateKeyError(InvalidInputError):
     code = "DuplicateKey"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportRecord:
-    """A record to import.
+class ImportRecord(NamedTuple):
+    """A record to import; a named tuple, since a million of them are made.
 
     Attributes:
         key: Its key.
@@ -90,60 +97,95 @@ async def import_first(
         head = await lines.lock_head(conn, line)
         if head.head_generation:
             raise ConflictError("The baseline has records already.", hint="A later import is reviewed: see its job.")
-        count = await _copy_records(conn, line=line, records=records)
-
-        async def keep(nodes: list[trie.TrieNode]) -> None:
-            await conn.copy_records_to_table(
-                "trie_nodes",
-                columns=_NODE_COLUMNS,
-                records=[(line, node.path, 1, node.hash, node.body) for node in nodes],
-            )
-
-        root = await store_trie.build(conn, line=line, generation=1, keep=keep)
+        with SortedPairs() as pairs:
+            count = await _copy_records(conn, line=line, records=records, pairs=pairs)
+            root = await _copy_trie(conn, line=line, pairs=pairs)
         if import_digest is not None:
             await lines.set_import_digest(conn, line=line, digest=import_digest)
         return await publish.seal(conn, head=head, root=root, records=count, events=(), origin=origin)
 
 
-async def _copy_records(conn: Connection, *, line: str, records: AsyncIterable[ImportRecord]) -> int:
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Some records as the tables take them."""
+
+    scopes: set[str]
+    versions: list[tuple[Any, ...]]
+    bodies: dict[bytes, bytes]
+    facts: dict[bytes, bytes]
+
+
+async def _copy_records(
+    conn: Connection, *, line: str, records: AsyncIterable[ImportRecord], pairs: SortedPairs
+) -> int:
     count = 0
     scopes: set[str] = set()
-    async for batch in _ahead(_batches(records)):
-        count += len(batch)
+    facts: set[bytes] = set()
+    async for batch in _ahead(_prepared(_batches(records), line=line, pairs=pairs)):
+        count += len(batch.versions)
         if count > LINE_RECORDS:
             raise TooLargeError(f"The import has more than {LINE_RECORDS:,} records.", hint="Split the baseline.")
-        if not scopes.issuperset(found := {record.scope for record in batch}):
-            scopes |= found
-            await lines.add_scopes(conn, line=line, scopes=found)
-        await _copy_batch(conn, line=line, batch=batch)
+        if not scopes.issuperset(batch.scopes):
+            scopes |= batch.scopes
+            await lines.add_scopes(conn, line=line, scopes=batch.scopes)
+        await _copy_batch(conn, line=line, batch=batch, known=facts)
     return count
 
 
-async def _copy_batch(conn: Connection, *, line: str, batch: list[ImportRecord]) -> None:
-    facts = {sha256(record.fact_body): record.fact_body for record in batch}
-    bodies = {record.content_hash: record.content_body for record in batch}
-    hashes = {body: digest for digest, body in facts.items()}
+async def _prepared(
+    batches: AsyncIterator[list[ImportRecord]], *, line: str, pairs: SortedPairs
+) -> AsyncIterator[_Batch]:
+    async for batch in batches:
+        yield await asyncio.to_thread(_prepare, batch, line, pairs)
+
+
+def _prepare(batch: Sequence[ImportRecord], line: str, pairs: SortedPairs) -> _Batch:
+    """Make some records ready, and take in their pairs."""
+    hashes = {body: sha256(body) for body in {record.fact_body for record in batch}}
+    rows = [
+        (line, record.key, 1, 1, record.scope, record.content_hash, hashes[record.fact_body], False) for record in batch
+    ]
+    pairs.extend(
+        trie.Descriptor(
+            key=record.key,
+            revision=1,
+            scope=record.scope,
+            content_hash=record.content_hash,
+            fact_hash=hashes[record.fact_body],
+        ).pair
+        for record in batch
+    )
+    return _Batch(
+        scopes={record.scope for record in batch},
+        versions=rows,
+        bodies={record.content_hash: record.content_body for record in batch},
+        facts={digest: body for body, digest in hashes.items()},
+    )
+
+
+async def _copy_batch(conn: Connection, *, line: str, batch: _Batch, known: set[bytes]) -> None:
     try:
-        await conn.copy_records_to_table(
-            "record_versions",
-            columns=_VERSION_COLUMNS,
-            records=[
-                (line, record.key, 1, 1, record.scope, record.content_hash, hashes[record.fact_body], False)
-                for record in batch
-            ],
-        )
+        await conn.copy_records_to_table("record_versions", columns=_VERSION_COLUMNS, records=batch.versions)
     except asyncpg.UniqueViolationError as error:
         raise DuplicateKeyError(
             f"A key comes twice: {error.detail or error}.", hint="Give each record a key of its own."
         ) from None
-    await _copy_bodies(conn, table="contents", key="content_hash", line=line, bodies=bodies, add=contents.put_many)
+    await _copy_bodies(
+        conn, table="contents", key="content_hash", line=line, bodies=batch.bodies, add=contents.put_many
+    )
+    facts = {digest: body for digest, body in batch.facts.items() if digest not in known}
     await _copy_bodies(conn, table="facts", key="fact_hash", line=line, bodies=facts, add=versions.add_facts)
+    if len(known) > _FACTS_KNOWN:
+        known.clear()
+    known.update(facts)
 
 
 async def _copy_bodies(  # noqa: PLR0913  (two tables of one shape)
     conn: Connection, *, table: str, key: str, line: str, bodies: dict[bytes, bytes], add: _Add
 ) -> None:
     """Store bodies by their hash: by COPY, or where one is there already, by the statement that passes over it."""
+    if not bodies:
+        return
     try:
         async with conn.transaction():
             await conn.copy_records_to_table(
@@ -155,7 +197,22 @@ async def _copy_bodies(  # noqa: PLR0913  (two tables of one shape)
         await add(conn, line=line, bodies=bodies)
 
 
-async def _ahead(batches: AsyncIterator[list[ImportRecord]]) -> AsyncIterator[list[ImportRecord]]:
+async def _copy_trie(conn: Connection, *, line: str, pairs: SortedPairs) -> bytes:
+    """Store the nodes over some pairs; the root's hash."""
+    root = trie.EMPTY_ROOT
+    async for nodes in _ahead(_nodes(trie.build(pairs))):
+        rows = [(line, node.path, 1, node.hash, node.body) for node in nodes]
+        await conn.copy_records_to_table("trie_nodes", columns=_NODE_COLUMNS, records=rows)
+        root = nodes[-1].hash
+    return root
+
+
+async def _nodes(built: Iterator[trie.TrieNode]) -> AsyncIterator[list[trie.TrieNode]]:
+    while some := await asyncio.to_thread(lambda: list(islice(built, _NODES))):
+        yield some
+
+
+async def _ahead(batches: AsyncIterator[_T]) -> AsyncIterator[_T]:
     """The same batches, each made while Postgres takes in the one before."""
     task = asyncio.ensure_future(anext(batches, None))
     try:
