@@ -53,11 +53,17 @@ async def said(address, *pieces, every=0.0):
                 await asyncio.sleep(every)
 
     writing = asyncio.create_task(write())
+    answer = b""
     try:
-        return await asyncio.wait_for(reader.read(), 5)
+        async with asyncio.timeout(10):
+            while piece := await reader.read(65_536):
+                answer += piece
+    except ConnectionError:
+        pass  # it closed while we were still sending
     finally:
         writing.cancel()
         writer.close()
+    return answer
 
 
 def problem(answer):
