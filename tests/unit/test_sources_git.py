@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -94,7 +96,8 @@ async def test_names_that_git_would_quote_are_names(resolver, repository):
     assert (await look(resolver, commit, "guide/größe *[1].md")).verified
 
 
-async def test_a_commit_that_no_branch_or_tag_contains_is_not_the_repositorys(resolver, repository):
+async def test_a_commit_that_no_branch_or_tag_contains_is_not_the_repositorys(resolver, repository, monkeypatch):
+    monkeypatch.setattr(git_sources, "_ABSENT_SECONDS", 0.0)
     repository.commit("a.md")
     repository.run("checkout", "--quiet", "--detach")
     stray = repository.commit("forged.md")
@@ -134,3 +137,101 @@ async def test_a_git_that_hangs_is_ended(repository, monkeypatch, tmp_path):
 
     with pytest.raises(UnreachableSourceError, match="longer"):
         await look(resolver, commit, "a.md")
+
+
+async def test_a_git_that_hangs_is_ended_with_all_that_it_started(repository, monkeypatch, tmp_path):
+    commit = repository.commit("a.md")
+    script, note = tmp_path / "bin" / "git", tmp_path / "pid"
+    script.parent.mkdir()
+    script.write_text(f"#!/bin/sh\nsleep 60 &\necho $! > {note}.new && mv {note}.new {note}\nwait\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(git_sources, "_LOOK_SECONDS", 0.5)
+    resolver = GitResolver({"docs": GitRepository(path=str(repository.folder))})
+
+    with pytest.raises(UnreachableSourceError, match="longer"):
+        await look(resolver, commit, "a.md")
+
+    async with asyncio.timeout(5):
+        while _runs(int(note.read_text())):  # noqa: ASYNC110  (what is waited for has no event)
+            await asyncio.sleep(0.01)
+
+
+def _runs(pid):
+    """Whether a process is there and no zombie, which whoever is its parent by now has yet to notice."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.fixture
+def mirrored(repository, tmp_path, monkeypatch):
+    """A resolver with a mirror, and the fetches that it makes."""
+    fetches = []
+    fetch = git_sources._mirror
+
+    async def counted(url, mirror):
+        fetches.append(url)
+        await fetch(url, mirror)
+
+    monkeypatch.setattr(git_sources, "_mirror", counted)
+    repository.run("config", "uploadpack.allowFilter", "true")
+    return GitResolver({"docs": GitRepository(url=repository.folder.as_uri())}, folder=tmp_path / "mirrors"), fetches
+
+
+async def test_a_commit_that_a_fetch_did_not_bring_is_not_fetched_again_for_a_while(mirrored, repository, monkeypatch):
+    resolver, fetches = mirrored
+    known = repository.commit("a.md")
+    for _ in range(3):
+        assert not (await look(resolver, "0" * 40, "a.md")).verified
+    assert len(fetches) == 1
+
+    assert (await look(resolver, known, "a.md")).verified
+    later = repository.commit("b.md")
+    assert (await look(resolver, later, "b.md")).verified
+    assert len(fetches) == 2  # for the later one alone
+
+    monkeypatch.setattr(git_sources, "_ABSENT_SECONDS", 0.0)
+    for _ in range(2):
+        assert not (await look(resolver, "1" * 40, "a.md")).verified
+    assert len(fetches) == 4
+
+
+async def test_what_is_remembered_as_absent_is_bounded(mirrored, repository, monkeypatch):
+    resolver, _ = mirrored
+    repository.commit("a.md")
+    monkeypatch.setattr(git_sources, "_ABSENT_AT_MOST", 2)
+    for digit in "123":
+        await look(resolver, digit * 40, "a.md")
+    assert [commit[0] for _, commit in resolver._absent] == ["2", "3"]
+
+
+async def test_a_commit_that_is_pushed_while_a_fetch_runs_is_found(mirrored, repository, monkeypatch):
+    resolver, fetches = mirrored
+    repository.commit("a.md")
+    fetch, pushed = git_sources._mirror, []
+
+    async def push_meanwhile(url, mirror):
+        await fetch(url, mirror)
+        if not pushed:
+            pushed.append(repository.commit("b.md"))
+            pushed.append(asyncio.create_task(look(resolver, pushed[0], "b.md")))
+            await asyncio.sleep(0.1)
+
+    monkeypatch.setattr(git_sources, "_mirror", push_meanwhile)
+    await look(resolver, "0" * 40, "a.md")
+
+    assert (await pushed[1]).verified
+    assert len(fetches) == 2
+
+
+def test_the_mirror_of_a_repository_that_is_configured_no_more_is_removed_and_nothing_else(tmp_path):
+    kept = GitRepository(url="https://git.example.org/kept.git")
+    names = [git_sources._mirror_name(str(kept.url)), git_sources._mirror_name("https://git.example.org/gone.git")]
+    for name in (*names, "notes", "0123"):
+        (tmp_path / name / "refs").mkdir(parents=True)
+
+    GitResolver({"kept": kept}, folder=tmp_path)
+
+    assert sorted(found.name for found in tmp_path.iterdir()) == sorted([names[0], "notes", "0123"])

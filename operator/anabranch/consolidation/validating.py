@@ -86,7 +86,7 @@ def _merged(rows: list[CandidateRow]) -> tuple[list[CandidateRow], list[Candidat
 
 async def _check_sources(services: Services, job: JobRow, rows: list[CandidateRow]) -> list[CandidateRow]:
     """Look up the sources that nobody has looked up yet."""
-    pending = {source["locator"] for row in rows for source in row.sources if source["status"] == "pending"}
+    pending = [source["locator"] for row in rows for source in row.sources if source["status"] == "pending"]
     if not pending or job.branch_id is None:
         return rows
     async with services.db.connection() as conn:
@@ -99,7 +99,7 @@ async def _check_sources(services: Services, job: JobRow, rows: list[CandidateRo
         branch_id=branch.branch_id,
         agent=Caller.for_service_account(branch.namespace, branch.service_account),
     )
-    found = await services.sources.check(citation, sorted(pending), last_try=job.attempt >= job.retry_limit)
+    found = await services.sources.check(citation, pending, last_try=job.attempt >= job.retry_limit)
     return [replace(row, sources=tuple(_looked_up(source, found) for source in row.sources)) for row in rows]
 
 

@@ -4,6 +4,9 @@ The commit must be part of a branch or a tag. That is stricter than asking for t
 commits of every fork and pull request in one place, so an object alone would let anybody "cite the repository" with
 a file that they pushed themselves. Git runs as a program, without a shell, without prompts, with a time limit; what
 an agent writes reaches it only as one argument behind a checked commit id.
+
+A mirror is fetched when a commit is missing from it. One that was missing after that too is remembered for a while, so
+that an agent which cites it again and again does not make the operator fetch again and again.
 """
 
 from __future__ import annotations
@@ -12,14 +15,18 @@ import asyncio
 import contextlib
 import hashlib
 import os
+import re
+import shutil
+import signal
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from anabranch.consolidation.sources.check import Found, UnreachableSourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from anabranch.consolidation.sources.check import Citation
     from anabranch.consolidation.sources.config import GitRepository
@@ -35,6 +42,11 @@ _ENVIRONMENT: Final = {
 }
 _LOOK_SECONDS: Final = 10.0
 _FETCH_SECONDS: Final = 300.0
+_ABSENT_SECONDS: Final = 10.0
+"""How long a commit that a fetch did not bring is taken for absent."""
+
+_ABSENT_AT_MOST: Final = 10_000
+_MIRROR: Final = re.compile(r"[0-9a-f]{32}")
 _NOT_FOUND: Final = Found(verified=False, detail="no branch or tag of the repository has such a file at that commit")
 
 
@@ -50,6 +62,9 @@ class GitResolver:
         self._repositories = repositories
         self._folder = folder
         self._fetches: dict[str, asyncio.Task[None]] = {}
+        self._absent: dict[tuple[str, str], float] = {}  # until when, by address and commit; oldest first
+        if folder is not None:
+            _remove_mirrors(folder, but={_mirror_name(one.url) for one in repositories.values() if one.url})
 
     async def __call__(self, citation: Citation, locator: Locator) -> Found:  # noqa: ARG002  (the same for every agent)
         """Look the file up; a mirror that lacks the commit is brought up to date first."""
@@ -57,12 +72,30 @@ class GitResolver:
         repository = self._repositories.get(name)
         if repository is None:
             return Found(verified=False, detail=f"no repository is configured under the name {name}")
-        if repository.path is not None:
-            return await self._look(Path(repository.path), commit, path)
-        mirror = self._mirrors / hashlib.sha256(str(repository.url).encode()).hexdigest()[:32]
-        if not await self._has(mirror, commit):
-            await self._fetch(str(repository.url), mirror)
+        if repository.url is None:
+            return await self._look(Path(str(repository.path)), commit, path)
+        mirror = self._mirrors / _mirror_name(repository.url)
+        if not await self._has(mirror, commit) and not await self._bring(repository.url, mirror, commit):
+            return _NOT_FOUND
         return await self._look(mirror, commit, path)
+
+    async def _bring(self, url: str, mirror: Path, commit: str) -> bool:
+        """Fetch a commit that a mirror lacks; whether it came."""
+        if self._absent.get((url, commit), 0.0) > time.monotonic():
+            return False
+        if url in self._fetches:
+            # That one may have begun before the commit was pushed: if it does not bring it, the next one tells.
+            await self._fetch(url, mirror)
+            if await self._has(mirror, commit):
+                return True
+        await self._fetch(url, mirror)
+        if await self._has(mirror, commit):
+            return True
+        self._absent.pop((url, commit), None)
+        self._absent[url, commit] = time.monotonic() + _ABSENT_SECONDS
+        if len(self._absent) > _ABSENT_AT_MOST:
+            del self._absent[next(iter(self._absent))]
+        return False
 
     @property
     def _mirrors(self) -> Path:
@@ -97,6 +130,17 @@ class GitResolver:
             fetch.exception()  # whoever asked may be gone
 
 
+def _mirror_name(url: str) -> str:
+    return hashlib.sha256(url.encode()).hexdigest()[:32]
+
+
+def _remove_mirrors(folder: Path, *, but: Collection[str]) -> None:
+    """Remove the mirrors of repositories that are not configured any more, and nothing else."""
+    for found in folder.iterdir() if folder.is_dir() else ():
+        if _MIRROR.fullmatch(found.name) and found.name not in but:
+            shutil.rmtree(found, ignore_errors=True)
+
+
 async def _mirror(url: str, mirror: Path) -> None:
     if not (mirror / "HEAD").exists():
         mirror.parent.mkdir(parents=True, exist_ok=True)
@@ -121,12 +165,13 @@ async def _mirror(url: str, mirror: Path) -> None:
         )
 
 
-async def _git(folder: Path, *arguments: str, seconds: float = _LOOK_SECONDS) -> tuple[int, bytes]:
-    """Run git in a folder; its exit status and output.
+async def _git(folder: Path, *arguments: str, seconds: float | None = None) -> tuple[int, bytes]:
+    """Run git in a folder, as long as a look may take unless told otherwise; its exit status and output.
 
     Raises:
         UnreachableSourceError: If there is no git, or it does not end in time.
     """
+    seconds = _LOOK_SECONDS if seconds is None else seconds
     try:
         process = await asyncio.create_subprocess_exec(
             "git",
@@ -138,6 +183,7 @@ async def _git(folder: Path, *arguments: str, seconds: float = _LOOK_SECONDS) ->
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
+            process_group=0,  # git starts others, which would outlive it
         )
     except OSError as error:
         raise UnreachableSourceError(f"git cannot be run: {error}.", hint="Install git beside the operator.") from None
@@ -149,6 +195,6 @@ async def _git(folder: Path, *arguments: str, seconds: float = _LOOK_SECONDS) ->
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
-                process.kill()
+                os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
     return process.returncode or 0, output
