@@ -112,6 +112,36 @@ WHERE j.state = known.state AND j.fence = known.fence AND j.holder = known.holde
 ORDER BY j.job_id
 FOR NO KEY UPDATE OF j;
 
+-- name: finish_idle(line, job_ids, fences, holder, reason, detail)
+-- Finish those of a line's claimed jobs whose batches hold no change: all of them in one statement.
+WITH idle AS MATERIALIZED (
+    SELECT j.job_id, j.fence
+    FROM unnest(:job_ids::text[], :fences::bigint[]) AS c (job_id, fence)
+    JOIN jobs AS j ON j.line = :line AND j.job_id = c.job_id AND j.fence = c.fence
+    WHERE j.holder = :holder AND j.state = 'received' AND j.origin = 'Branch' AND j.finished_at IS NULL
+      AND j.through_sequence - j.from_sequence + 1 =
+          (SELECT count(*) FROM batches AS b
+           WHERE b.line = :line AND b.branch_id = j.branch_id
+             AND b.sequence BETWEEN j.from_sequence AND j.through_sequence AND b.changes = 0)
+), baseline AS (
+    -- Before the jobs, as in advance.
+    UPDATE lines AS l SET version = l.version + 1
+    WHERE l.line = :line AND EXISTS (SELECT FROM idle)
+    RETURNING l.line
+), moved AS (
+    UPDATE jobs
+    SET state = 'published', reason = :reason, attempt = 0, last_error = NULL, holder = NULL, lease_deadline = NULL,
+        due_at = NULL, finished_at = statement_timestamp(), version = version + 1
+    WHERE (SELECT count(*) FROM baseline) >= 0
+      AND line = :line AND job_id = ANY(ARRAY(SELECT idle.job_id FROM idle))
+      AND holder = :holder AND state = 'received' AND finished_at IS NULL
+    RETURNING line, job_id, fence
+), logged AS (
+    INSERT INTO transitions (line, job_id, from_state, to_state, attempt, fence, holder, detail)
+    SELECT line, job_id, 'received', 'published', 0, fence, :holder, :detail FROM moved
+)
+SELECT job_id FROM moved;
+
 -- name: release(line, job_id, fence, holder, due_in)!
 -- Let go of a job; it is due then, or at once if somebody knocked.
 UPDATE jobs
