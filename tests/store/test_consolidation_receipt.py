@@ -82,7 +82,7 @@ def test_a_batch_that_was_altered_on_the_way_is_refused():
         (canonical_bytes(batch(base_revisions=[])), "base_revisions"),
         (canonical_bytes(batch(base_revisions=["01"])), "base_revisions"),
         (canonical_bytes(batch(source_locators=[["file:/etc/passwd"]])), "source_locators"),
-        (canonical_bytes(batch(changes=[{"key": "", "content": 1}])), "changes.0.key"),
+        (canonical_bytes(batch(changes=[{"key": "", "content": 1}])), r"changes\[0\]\.key"),
         (canonical_bytes(batch(extra=1)), "extra"),
         (canonical_bytes(batch(changes=[{"op": "tombstone", "key": "k", "content": 1}])), "tombstone"),
         (canonical_bytes(batch(observed_at="0001-01-01T00:00:00+14:00")), "observed_at"),

@@ -191,6 +191,8 @@ def mutated(**members):
         (mutated(key="a\u0301"), "NFC"),
         (mutated(scope="Shared"), "is no scope"),
         (mutated(source_locators=["ftp:x"]), "is no source locator"),
+        (mutated(source_locators=[SOURCE.replace("a.md", "../../a.md")]), "is no source locator"),
+        (mutated(source_locators=[SOURCE.replace("a.md", "/etc/passwd")]), "is no source locator"),
         (mutated(source_locators="x"), "not a list of texts"),
         (mutated(source_locators=[1]), "not a list of texts"),
         (mutated(revision=1), "not a decimal string"),
@@ -206,6 +208,15 @@ def mutated(**members):
 def test_a_line_that_is_not_as_the_format_demands_is_refused(line, complaint):
     with pytest.raises((ArchiveFormatError, ArchiveDigestError), match=complaint):
         read(packed([line]))
+
+
+@pytest.mark.parametrize("supersedes", [["5"], ["1", "9"]])
+def test_a_record_that_supersedes_itself_or_a_later_one_is_refused_so_there_are_no_cycles(supersedes):
+    line = mutated(revision="5", fact_hash="sha256:" + "2" * 64, supersedes=supersedes)
+    header = json.dumps(EXPORT, sort_keys=True, separators=(",", ":")).encode()
+    with pytest.raises(ArchiveFormatError, match=rf"Line 2: 'a' supersedes revision {supersedes[-1]}, and is at 5"):
+        read(packed([line], header=header))
+    read(packed([line.replace(f'"{supersedes[-1]}"]'.encode(), b'"4"]')], header=header))
 
 
 def test_content_nested_too_deeply_is_refused():

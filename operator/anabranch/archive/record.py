@@ -106,6 +106,11 @@ def check_kind(record: ArchiveRecord, kind: str) -> None:
             raise InvalidInputError(
                 f"{record.key!r} lacks revision or fact_hash.", hint="An export's manifest commits to both; add them."
             )
+        if later := [revision for revision in record.supersedes if revision >= record.revision]:
+            raise InvalidInputError(
+                f"{record.key!r} supersedes revision {later[0]}, and is at {record.revision} itself.",
+                hint="A record supersedes earlier revisions only.",
+            )
     elif record.revision is not None or record.fact_hash or record.tombstone or record.supersedes:
         raise InvalidInputError(
             f"{record.key!r} has a history, in an import.", hint="An import gives records their first revision."
