@@ -5,7 +5,7 @@ import pytest
 from anabranch.cli import consequences as looking
 from anabranch.cli import rollback
 from anabranch.cli.connection import Connection
-from anabranch.model.errors import ForbiddenError, NotFoundError, NotReadyError, UnavailableError
+from anabranch.model.errors import ForbiddenError, InvalidInputError, NotFoundError, NotReadyError, UnavailableError
 
 METADATA = {"namespace": "memory", "name": "team", "generation": 4}
 
@@ -165,15 +165,24 @@ def told(target=2, **answers):
 
 
 def test_the_consequences_are_told_as_far_as_the_person_may_look():
+    with pytest.raises(InvalidInputError, match="Give --url") as no_address:
+        Connection(kubectl=FakeKubectl()).client()
     lines = told(all_branches=[branch("a", 3)], consolidationjobs=[job("j", "a")])
     assert lines == [
         "memory/team: readers go from generation 3 to 2.",
-        "Records that change for readers: not looked up, without an address of the API and a token.",
+        f"Records that change for readers: not known. {no_address.value}",
         "Branches forked from a withdrawn generation, which they keep: 1",
         "  agents/a (generation 3)",
         "Jobs held until the pin goes: 1",
         "  j (publishing)",
     ]
+
+
+def test_who_has_an_address_and_no_token_is_told_how_to_mint_one():
+    connection = Connection(kubectl=FakeKubectl(all_branches=[], consolidationjobs=[]), url="http://api")
+    said = "\n".join(looking.consequences(baseline(), 2, connection))
+    assert "Records that change for readers: not known. There is no token" in said
+    assert "--service-account NAME to mint one by kubectl" in said
 
 
 def test_what_a_person_may_not_list_does_not_stand_in_the_way():

@@ -85,10 +85,6 @@ def named(what: str, found: list[str]) -> Iterator[str]:
 
 
 def _changes(connection: Connection, name: str, current: int, target: int) -> Iterator[str]:
-    if not connection.configured:
-        yield "Records that change for readers: not looked up, without an address of the API and a token."
-        return
-
     async def ask(client: AnabranchClient, namespace: str) -> list[str]:
         pages = client.diff(namespace, name, from_generation=current, to_generation=target)
         return [entry.key async for entry in pages]
@@ -96,7 +92,7 @@ def _changes(connection: Connection, name: str, current: int, target: int) -> It
     try:
         yield from named("Records that change for readers", call(connection, ask))
     except AnabranchError as error:
-        yield f"Records that change for readers: not known. {error.detail}"
+        yield f"Records that change for readers: not known. {error}"
 
 
 def _branches(connection: Connection) -> tuple[list[dict[str, Any]], str]:
