@@ -81,7 +81,8 @@ async def _fork(db: Database, resource: BranchResource, asked: Grants) -> Branch
             db,
             resource,
             reason="BaselineUnavailable",
-            message=f"There is no Baseline {namespace}/{name} with a manifest, or {agent.username} may not fork it.",
+            message=f"There is no Baseline {namespace}/{name} with a manifest, or {agent.username} may not fork it:"
+            " apply it, or bind the ClusterRole anabranch-agent there.",
             needs=resource.baseline,
         )
         return None

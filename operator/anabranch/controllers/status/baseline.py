@@ -45,6 +45,9 @@ def _drafts(row: BaselineState) -> list[Draft]:
         reason = "Suspended" if row.head.pinned_generation is None else "Pinned"
         what = "spec.suspend is set" if row.head.pinned_generation is None else "spec.pin is set"
         met.append(Draft("ConsolidationPaused", "True", reason, f"Findings are received, and wait: {what}."))
+    if any(draft.type == "Stalled" for draft in met):
+        # Whoever reads both takes the first: that something goes on by itself must not hide that something does not.
+        met = [draft for draft in met if draft.type != "Reconciling"]
     in_the_way = next((draft for draft in met if draft.type in {"Stalled", "Reconciling"}), None)
     if in_the_way is not None:
         ready = Draft("Ready", "False", in_the_way.reason, in_the_way.message)

@@ -44,7 +44,7 @@ def _drafts(branch: BranchRow) -> list[Draft]:
     of = f"generation {branch.parent_generation} of {branch.baseline_namespace}/{branch.baseline_name}"
     match branch.phase:
         case "Denied":
-            message = "The agent's grant to fork was revoked: the branch takes no more findings."
+            message = "The agent's grant to fork was revoked: the branch takes no more findings. Make another one."
             return [Draft("Ready", "False", "GrantRevoked", message), Draft("Stalled", "True", "GrantRevoked", message)]
         case "Completed":
             return [Draft("Ready", "True", "Completed", f"The run, on {of}, is completed.")]

@@ -63,7 +63,8 @@ def _drafts(job: JobRow) -> list[Draft]:
         done = (job.reason or "Published", _REASONS.get(job.reason, made))
         return [Draft("Ready", "True", *done), Draft("Complete", "True", *done)]
     if job.failed:
-        why = (job.reason or "GivenUp", job.last_error or "The job was given up: raise spec.retryLimit to try again.")
+        last = f"{job.last_error} " if job.last_error else ""
+        why = (job.reason or "GivenUp", f"{last}The job was given up: raise spec.retryLimit to try again.")
         more = [Draft("Failed", "True", *why), Draft("Stalled", "True", *why)]
     else:
         reason, message = _UNDER_WAY[job.state]

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from anabranch.store.manifests import ManifestRow
 
 _MADE: Final = {"import": "Imported", "publication": "Published", "restore": "Restored", "purge": "Purged"}
-_ALARMING: Final = {"Stalled", "ImportMissing"}
+_ALARMING: Final = {"Stalled", "ImportMissing", "ReviewGuardMissing"}
+_FOR_SOMEBODY: Final = {"ArchiveMissing", "BaselineUnavailable", "AgentIdNotGranted", "BranchUnavailable"}
+"""Reasons to wait that end by themselves only once somebody has done something."""
+
 _PHASES: Final[dict[str, tuple[str, Literal["Normal", "Warning"]]]] = {
     "Completed": ("The run is completed, and all its findings are in.", "Normal"),
     "Stale": ("The agent has not been heard of.", "Warning"),
@@ -82,7 +85,8 @@ def _of_job(before: Seen, status: dict[str, Any]) -> Iterator[Occurrence]:
     key = f"{status.get('jobId')} {state} {attempt} {status.get('retryAt')}"
     if state == "awaiting_review" and before.marks.get("state") != state:
         counts = status.get("counts") or {}
-        note = f"A reviewer must decide; {counts.get('conflicting', 0)} findings contradict a record."
+        found = counts.get("conflicting", 0)
+        note = f"A reviewer must decide: see `anabranch job show`. {found} findings contradict a record."
         yield Occurrence("AwaitingReview", note, key=f"{key} {counts}")
     if state == "published" and before.marks.get("state") != state:
         done = next(condition for condition in status["conditions"] if condition["type"] == "Complete")
@@ -96,6 +100,9 @@ def _of_job(before: Seen, status: dict[str, Any]) -> Iterator[Occurrence]:
 def _warnings(before: Seen, status: dict[str, Any]) -> Iterator[Occurrence]:
     for condition in status["conditions"]:
         known = before.conditions.get(condition["type"])
-        if condition["type"] in _ALARMING and (known is None or known.reason != condition["reason"]):
+        alarming = condition["type"] in _ALARMING or (
+            condition["type"] == "Reconciling" and condition["reason"] in _FOR_SOMEBODY
+        )
+        if alarming and (known is None or known.reason != condition["reason"]):
             key = f"{condition.get('observedGeneration')} {condition['lastTransitionTime']}"
             yield Occurrence(condition["reason"], condition["message"], key=key, type="Warning")
