@@ -323,9 +323,39 @@ async def test_what_was_kept_back_does_not_tell_whether_others_say_the_same(db):
         {"key": "l", "content": "nobody's", "visibility": "private"},
     )
 
-    found, _ = await read.candidate_page(db, await desk.job(), branch_id=None, readable=None, after="", limit=9)
+    author = Caller("system:serviceaccount:agents:run")
+    found, _ = await read.candidate_page(
+        db, await desk.job(), caller=author, branch_id=None, readable=None, after="", limit=9
+    )
 
     assert [(row.reason, row.content) for row in found] == [("ExportNotPermitted", None)] * 2
+
+
+async def test_what_a_branch_keeps_back_is_told_to_its_own_agent_and_to_reviewers_that_there_is_something(db):
+    desk = await a_desk(
+        db,
+        {"key": "about/mother", "content": "ill", "visibility": "private", "base": 7, "sources": ["record:a@1"]},
+        {"key": "open", "content": 1},
+    )
+    job = await desk.job()
+
+    async def shown(caller, **place):
+        bounds = {"branch_id": None, "readable": None, "after": "", "limit": 9} | place
+        found, _ = await read.candidate_page(db, job, caller=caller, **bounds)
+        return {row.reason: row for row in found}
+
+    (told,) = {row for row in (await shown(ADA)).values() if row.reason == "ExportNotPermitted"}
+    assert (told.key, told.content_hash, told.base_revision, told.source_locators) == (None, None, "0", ())
+    assert not any(hint in told.model_dump_json() for hint in ("mother", "ill", "record:a", "sha256:"))
+    another = await shown(Caller("system:serviceaccount:agents:other"))
+    assert another["ExportNotPermitted"] == told
+    assert (await shown(ADA))["ReviewRequired"].key == "open"
+
+    own = Caller("system:serviceaccount:agents:run")
+    for place in ({}, {"branch_id": job.branch_id}):  # also where the agent is a reviewer
+        row = (await shown(own, **place))["ExportNotPermitted"]
+        assert (row.key, row.base_revision, row.source_locators) == ("about/mother", "7", ("record:a@1",))
+        assert row.content_hash.startswith("sha256:")
 
 
 async def test_an_author_is_not_told_in_which_scope_else_a_key_is(db):
@@ -347,7 +377,7 @@ async def test_who_may_not_read_a_record_is_not_shown_it_beside_a_finding_for_it
 
     async def shown(readable):
         (candidate,), _ = await read.candidate_page(
-            db, job, branch_id=job.branch_id, readable=readable, after="", limit=9
+            db, job, caller=ADA, branch_id=job.branch_id, readable=readable, after="", limit=9
         )
         assert candidate.content == "a guess"
         return candidate.canonical and candidate.canonical.content

@@ -68,6 +68,14 @@ def test_a_candidate_cannot_paint_over_what_stands_beside_it():
     assert not set("".join(lines)) & set("\x1b\u202e")
 
 
+def test_of_what_a_branch_keeps_back_it_is_told_that_there_is_something():
+    kept = {"key": None, "content_hash": None, "content": None, "sources": [], "canonical": None, "conflicting": False}
+    lines = told(**kept, state="rejected", reason="ExportNotPermitted", detail="the change is private")
+    assert len(lines) == 2
+    assert lines[0].startswith("a change that its branch keeps back  scope ")
+    assert lines[0].endswith("put, rejected (ExportNotPermitted: the change is private)")
+
+
 def test_decisions_name_candidates_once():
     assert decided(("a", "b"), (), "") == {"a": "accept", "b": "accept"}
     assert decided(("a",), ("b",), "wrong") == {"a": "accept", "b": "reject"}

@@ -23,6 +23,10 @@ def describe(candidate: Mapping[str, Any]) -> Iterator[str]:
     conflict = "conflicting " if candidate["conflicting"] else ""
     why = f" ({candidate['reason']}: {candidate['detail']})" if candidate["reason"] else ""
     state = f"{conflict}{what}, {candidate['state']}{why}"
+    if candidate["key"] is None:
+        yield f"{click.style('a change that its branch keeps back', bold=True)}  scope {candidate['scope']}, {state}"
+        yield f"  {candidate['candidate_id']} of {candidate['author']}"
+        return
     yield f"{click.style(visible(candidate['key']), bold=True)}  scope {candidate['scope']}, {state}"
     yield f"  {candidate['candidate_id']} of {candidate['author']}, based on revision {candidate['base_revision']}"
     canonical = candidate["canonical"]

@@ -17,10 +17,11 @@ from anabranch.store import branches, candidates, jobs, lines, projection
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+    from anabranch.identity import Caller
     from anabranch.model.objects import JobState
     from anabranch.store.branches import BranchRow
-    from anabranch.store.candidates import CandidateView
-    from anabranch.store.database import Database
+    from anabranch.store.candidates import CandidateRow, CandidateView
+    from anabranch.store.database import Connection, Database
     from anabranch.store.jobs import JobRow
     from anabranch.store.reviews import ReviewRow
 
@@ -67,6 +68,7 @@ async def candidate_page(  # noqa: PLR0913  (a page has that many bounds)
     db: Database,
     job: JobRow,
     *,
+    caller: Caller,
     branch_id: str | None,
     readable: Collection[str] | None,
     after: str,
@@ -77,6 +79,7 @@ async def candidate_page(  # noqa: PLR0913  (a page has that many bounds)
     Args:
         db: The store.
         job: The job.
+        caller: Who asks. What a branch keeps back is told to its own agent; others learn that there is something.
         branch_id: Only those that this branch submitted; None: all.
         readable: Scopes whose records may be shown beside a candidate; None: all. Whoever proposes something for a key
             must not be shown what stands there if they may not read it: guessing keys would be reading.
@@ -95,7 +98,14 @@ async def candidate_page(  # noqa: PLR0913  (a page has that many bounds)
         )
     async with db.connection() as conn:
         found = await candidates.with_content(conn, line=job.line, job_id=job.job_id, after=after, limit=limit)
-    shown = [_candidate(view, readable) for view in found if branch_id is None or view.candidate.branch_id == branch_id]
+        own = await _own_branches(conn, caller, found)
+    shown = [
+        _kept_back(view.candidate)
+        if view.candidate.reason in KEPT_BACK and view.candidate.branch_id not in own
+        else _candidate(view, readable)
+        for view in found
+        if branch_id is None or view.candidate.branch_id == branch_id
+    ]
     return shown, found[-1].candidate.candidate_id if len(found) == limit else None
 
 
@@ -163,6 +173,48 @@ def _job(state: projection.JobStatusRow, runs: dict[str, str]) -> ConsolidationJ
         published_baseline_id=state.published_baseline_id,
         last_error=job.last_error,
         retry_at=job.retry_at,
+    )
+
+
+async def _own_branches(conn: Connection, caller: Caller, found: Iterable[CandidateView]) -> set[str]:
+    """Those branches of which something was kept back whose agent the caller is."""
+    asked = {view.candidate.branch_id for view in found if view.candidate.reason in KEPT_BACK}
+    named = [await branches.get(conn, branch_id) for branch_id in asked if branch_id and caller.service_account]
+    return {
+        branch.branch_id
+        for branch in named
+        if branch is not None and caller.service_account == (branch.namespace, branch.service_account)
+    }
+
+
+def _kept_back(row: CandidateRow) -> KnowledgeCandidate:
+    """That there is a change which its branch keeps back, and nothing that tells which.
+
+    Its key names what an agent is about, its hash confirms a guess of the content, and its sources and base revision
+    lead to both.
+    """
+    return KnowledgeCandidate.model_construct(
+        candidate_id=row.candidate_id,
+        job_id=row.job_id,
+        branch_id=row.branch_id,
+        run_id=row.run_id,
+        author=row.author,
+        op=row.op,
+        key=None,
+        content=None,
+        scope=row.scope,
+        visibility=row.visibility,
+        content_hash=None,
+        base_revision="0",
+        source_locators=(),
+        sources=(),
+        origin_runs=row.origin_runs,
+        observed_at=row.observed_at,
+        state=row.state,
+        conflicting=False,
+        reason=row.reason,
+        detail=row.detail,
+        canonical=None,
     )
 
 

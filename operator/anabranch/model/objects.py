@@ -233,12 +233,12 @@ class KnowledgeCandidate(Wire):
     run_id: str | None
     author: str
     op: Literal["put", "tombstone"]
-    key: Key
+    key: Key | None = Field(description="null: a change that its branch keeps back, told to its own agent alone")
     content: JsonValue
     scope: Scope
     visibility: Visibility
-    content_hash: Hash
-    base_revision: Revision
+    content_hash: Hash | None = Field(description="null where `key` is")
+    base_revision: Revision = Field(description='"0" for a new key, and where `key` is null')
     source_locators: tuple[Locator, ...]
     sources: tuple[SourceCheck, ...]
     origin_runs: tuple[str, ...]

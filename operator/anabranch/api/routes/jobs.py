@@ -76,12 +76,17 @@ async def get_job(at: AtJob, parts: WithParts, request: Request) -> Response:
 
 @router.get("/{job}/candidates", response_model=CandidatePage, summary="List candidates", openapi_extra=_reading)
 async def list_candidates(at: AtJob, parts: WithParts, query: PageQuery) -> Response:
-    """What the job decides about, each beside the record that it would replace. An agent sees its own findings."""
+    """What the job decides about, each beside the record that it would replace. An agent sees its own findings.
+
+    Of a private change that its branch keeps back, others than its agent see that there is one, with the reason, and
+    neither key nor hash.
+    """
     pager = Pager(parts.sealer, f"candidates {at.job.job_id}")
     after = pager.place(query.cursor) or ""
     items, place = await read.candidate_page(
         parts.db,
         at.job,
+        caller=at.caller,
         branch_id=at.only_branch,
         readable=await readable_beside(parts, at),
         after=after,
