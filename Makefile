@@ -64,6 +64,10 @@ test-cluster: venv ## Run the tests on a real API server, with the operator and 
 chaos: venv ## Kill the operator at every durable step of a job, many times over
 	ANABRANCH_CHAOS_ROUNDS=20 $(PYTEST) tests/cluster/test_operator_killed.py
 
+.PHONY: bench
+bench: $(VENV)/.benchmarks ## Measure every row of benchmarks/ next to its peer: some minutes on a quiet machine
+	$(BIN)/python -m benchmarks $(if $(BENCH),$(BENCH),all) $(BENCH_FLAGS)
+
 ##@ What they stand on
 
 .PHONY: venv
@@ -78,6 +82,9 @@ lock: venv ## Resolve the dependencies anew and pin them, with hashes, in requir
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --all-extras --generate-hashes --upgrade \
 		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
 		pyproject.toml --output-file requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
+		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
+		--constraint requirements.lock benchmarks/requirements.in --output-file benchmarks/requirements.lock
 
 .PHONY: clean
 clean: ## Delete the virtual environment and every cache of this folder
@@ -98,6 +105,11 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement $(VENV)/uv.txt
 	$(BIN)/uv pip sync --python $(BIN)/python --require-hashes requirements.lock
 	$(BIN)/uv pip install --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# The benchmarks' peers, on top: a newcomer who only tests does not download them.
+$(VENV)/.benchmarks: benchmarks/requirements.lock $(VENV)/.installed
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --requirement benchmarks/requirements.lock
 	@touch $@
 
 .PHONY: python3-venv

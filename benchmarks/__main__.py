@@ -21,7 +21,7 @@ from benchmarks import measure, stage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ROWS = ("importing",)
+ROWS = ("importing", "forking", "publishing", "git", "restoring", "growth")
 """The modules, in the order in which ``all`` runs them: what changes a shared line most comes last of those on it."""
 
 README = Path(__file__).with_name("README.md")

@@ -1,41 +1,35 @@
 """Does a line stay as small and as fast after thousands of publications as it was after a hundred?
 
-Publishes to a line, with retention taking its turns beside it, and tells at some points how large the tables are and
-how long a publication takes. That is compared, in turn and in the same moment, with a young line of the same size on
-the same server: a ratio holds on a noisy machine where a time does not. Promises end at once here (only generations are
-counted), so that five thousand publications in some minutes leave as much to remove as five thousand in a year.
+Publishes to a line, with retention taking its turns beside it, and compares how long a publication takes, in turn and
+in the same moment, with a young line of the same size on the same server. Promises end at once here (only generations
+are counted), so that five thousand publications in some minutes leave as much to remove as five thousand in a year.
 
-    python benchmarks/growth.py                      # on a Postgres of its own, for some minutes
-    ANABRANCH_DSN=postgresql://… python benchmarks/growth.py --publications 1000
+By itself it also tells at some points how large the tables are:
+
+    python -m benchmarks.growth                      # on a Postgres of its own, for some minutes
+    ANABRANCH_DSN=postgresql://… python -m benchmarks.growth --publications 1000
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import hashlib
-import random
-import secrets
 import statistics
 import time
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import asyncpg
 import click
 
 from anabranch.baselines import retention
-from anabranch.devcluster import choose, databases, ephemeral
-from anabranch.devcluster.postgres import with_database
-from anabranch.domain.facts import Fact
 from anabranch.domain.retention import RetentionPolicy
-from anabranch.store import importing, lines, migrate, publish
-from anabranch.store.database import Database
+from benchmarks import stage
+from benchmarks.measure import Comparison, Row
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from benchmarks.stage import Line, Stage
 
+NAME = "growth"
 TABLES = {
     "versions": "record_versions",
     "nodes": "trie_nodes",
@@ -48,22 +42,34 @@ TABLES = {
 YOUNG = 100
 ROUNDS = 5
 PER_ROUND = 20
-OWNER = "benchmark"
+RATIO = 1.2
 
 
-@dataclass
-class Line:
-    """A line that is published to.
-
-    Attributes:
-        line: Its id.
-        chance: Which records change, and to what.
-        times: How long each publication took, in ms.
-    """
-
-    line: str
-    chance: random.Random
-    times: list[float] = field(default_factory=list)
+async def run(place: Stage, *, quick: bool) -> list[Row]:
+    """Compare a line after many publications with one after a hundred."""
+    growth = Growth(records=1_000, changes=10, generations=10, every=50) if quick else Growth()
+    publications = 200 if quick else 5_000
+    old = Aging(await place.new_line(growth.records))
+    await growth.age(old, publications)
+    found = await growth.compare(place, old)
+    rows = await growth.rows(old)
+    return [
+        Row(
+            name=NAME,
+            work=f"publish {growth.changes} changes after {publications:,} publications, retention on",
+            peer=f"the same after {YOUNG}",
+            bar=f"≤ {RATIO}x",
+            ratio=found.ratio,
+            spread=found.spread,
+            reached=found.ratio <= RATIO,
+            figures={
+                "ms": statistics.median(found.ours),
+                "peer_ms": statistics.median(found.peer),
+                "kept_manifests": rows["kept"],
+                "versions": rows["versions"],
+            },
+        )
+    ]
 
 
 @click.command()
@@ -75,19 +81,24 @@ class Line:
 @click.option("--without", is_flag=True, help="Without retention, to see what it is for.")
 def main(records: int, changes: int, publications: int, generations: int, every: int, *, without: bool) -> None:
     """Publish, and tell how the line grows."""
-    run = Growth(records=records, changes=changes, generations=generations, every=None if without else every)
-    with ephemeral.folder("anabranch-benchmark-") as folder:
-        server = choose.postgres_server(folder / "postgres", durable=True)
-        try:
-            asyncio.run(run.on(server.dsn, publications))
-        finally:
-            server.stop()
+    growth = Growth(records=records, changes=changes, generations=generations, every=None if without else every)
+    asyncio.run(growth.told(publications))
+
+
+@dataclass
+class Aging:
+    """A line that is published to, and how long each publication took, in ms."""
+
+    line: Line
+    times: list[float] = field(default_factory=list)
 
 
 class Growth:
-    """The benchmark."""
+    """How a line is published to, and what is kept of it."""
 
-    def __init__(self, *, records: int, changes: int, generations: int, every: int | None) -> None:
+    def __init__(
+        self, *, records: int = 10_000, changes: int = 100, generations: int = 50, every: int | None = 100
+    ) -> None:
         self.records = records
         self.changes = changes
         self.every = every
@@ -96,147 +107,76 @@ class Growth:
             generations=generations, age=now, events=now, completed_runs=now, tombstones=now, transitions=now
         )
 
-    async def on(self, server: str, publications: int) -> None:
-        """Publish, and report after 100, 1,000 and all publications."""
+    async def told(self, publications: int) -> None:
+        """Publish, and print a line of figures after 100, 1,000 and all publications."""
         points = sorted({point for point in (YOUNG, 1_000, publications) if point <= publications})
-        report_head()
-        async with opened(server) as db:
-            old = await self.new_line(db, seed=1)
+        columns = f"{'after':>6} {'ms p50':>7} {'p95':>6} {'old : young':>17} {'turn s':>6} {'MB':>5}"
+        print(columns + "".join(f"{title:>10}" for title in TABLES))
+        async with stage.opened() as place:
+            old = Aging(await place.new_line(self.records))
             for point in points:
-                while len(old.times) < point:
-                    await self.publish_with_retention(db, old, min(self.every or point, point - len(old.times)))
-                async with opened(server) as another:
-                    ratios = await self.compare(db, old, another, seed=point)
-                took = await self.retain(db, old) if self.every else 0
-                await report(db, old, point=point, ratios=ratios, took=took)
+                await self.age(old, point)
+                found = await self.compare(place, old)
+                took = await self.retain(old) if self.every else 0
+                await self._print(old, point=point, found=found, took=took)
 
-    async def compare(self, db: Database, old: Line, another: Database, *, seed: int) -> list[float]:
-        """How much longer a publication takes than in a young line: a ratio of medians for each round."""
-        young = await self.new_line(another, seed=seed)
-        await self.publish_with_retention(another, young, YOUNG)
+    async def age(self, old: Aging, publications: int) -> None:
+        """Publish until there were so many, with retention beside it."""
+        while len(old.times) < publications:
+            count = min(self.every or publications, publications - len(old.times))
+            turn = asyncio.create_task(self.retain(old)) if self.every else None
+            for _ in range(count):
+                await self.publish(old)
+            if turn:
+                await turn
+
+    async def compare(self, place: Stage, old: Aging) -> Comparison:
+        """How long a publication takes in the old line and in a young one: medians in ms, in turn."""
+        young = Aging(await place.new_line(self.records))
+        await self.age(young, YOUNG)
         # The first change of a page after a checkpoint costs more: let both begin with the same.
-        with contextlib.suppress(asyncpg.InsufficientPrivilegeError):
-            async with db.connection() as conn:
-                await conn.execute("CHECKPOINT")
-        ratios = []
+        await place.checkpoint()
+        found = Comparison([], [])
         for _ in range(ROUNDS):
             before = len(old.times), len(young.times)
             for _ in range(PER_ROUND):
-                await self.publish(db, old)
-                await self.publish(another, young)
-            ratios.append(statistics.median(old.times[before[0] :]) / statistics.median(young.times[before[1] :]))
-        return ratios
+                await self.publish(old)
+                await self.publish(young)
+            found.ours.append(statistics.median(old.times[before[0] :]))
+            found.peer.append(statistics.median(young.times[before[1] :]))
+        return found
 
-    async def publish_with_retention(self, db: Database, line: Line, count: int) -> None:
-        """Publish so often, while retention removes what those before have left."""
-        turn = asyncio.create_task(self.retain(db, line)) if self.every else None
-        for _ in range(count):
-            await self.publish(db, line)
-        if turn:
-            await turn
-
-    async def retain(self, db: Database, line: Line) -> float:
+    async def retain(self, old: Aging) -> float:
         """Turns of retention until nothing is left to remove; how long they took, in s."""
         began = time.perf_counter()
-        while await retention.retain(db, line=line.line, policy=self.policy):
+        while await retention.retain(old.line.db, line=old.line.line, policy=self.policy):
             pass
         return time.perf_counter() - began
 
-    async def new_line(self, db: Database, *, seed: int) -> Line:
-        chance = random.Random(seed)
-
-        async def records() -> AsyncIterator[importing.ImportRecord]:
-            for number in range(self.records):
-                body = content(chance)
-                yield importing.ImportRecord(
-                    key=key(number),
-                    scope="shared",
-                    content_hash=hashlib.sha256(body).digest(),
-                    content_body=body,
-                    fact_body=Fact(source_locators=(f"import:{number % 100}.md@sha256:{'0' * 64}",)).canonical(),
-                )
-
-        async with db.transaction() as conn:
-            state = await lines.adopt_or_create(
-                conn, namespace="bench", namespace_uid="n", name=f"line-{seed}", uid=f"uid-{seed}"
-            )
-        await importing.import_first(
-            db, line=state.line.line, records=records(), origin={"kind": "import"}, import_digest=None
-        )
-        return Line(state.line.line, chance)
-
-    async def publish(self, db: Database, line: Line) -> None:
-        """One publication, as the service does it."""
-        new = []
-        for number in line.chance.sample(range(self.records), self.changes):
-            body = content(line.chance)
-            fact = Fact(origin_runs=(f"run_{line.chance.getrandbits(64):x}",))
-            new.append(
-                publish.NewVersion(
-                    key=key(number),
-                    scope="shared",
-                    content_hash=hashlib.sha256(body).digest(),
-                    content_body=body,
-                    fact_body=fact.canonical(),
-                )
-            )
-        events = [
-            publish.NewEvent(kind="published", scope=one.scope, key=one.key, content_hash=one.content_hash)
-            for one in new
-        ]
+    async def publish(self, old: Aging) -> None:
+        """One publication."""
+        new = old.line.versions(self.changes)
         began = time.perf_counter()
-        async with db.connection() as conn:
-            prepared = await publish.prepare(conn, head=await lines.head(conn, line.line), versions=new)
-        async with db.transaction() as conn:
-            head = await lines.lock_head(conn, line.line)
-            await publish.write_generation(
-                conn, head=head, prepared=prepared, events=events, origin={"kind": "publication"}
-            )
-        line.times.append((time.perf_counter() - began) * 1e3)
+        await old.line.write(new)
+        old.times.append((time.perf_counter() - began) * 1e3)
 
+    async def rows(self, old: Aging) -> dict[str, int]:
+        """How many rows the tables have."""
+        async with old.line.db.connection() as conn:
+            return {
+                title: await conn.fetchval(f"SELECT count(*) FROM {table} WHERE line = $1", old.line.line)
+                for title, table in TABLES.items()
+            }
 
-def key(number: int) -> str:
-    return f"platform/topic-{number % 997}/note-{number}"
-
-
-def content(chance: random.Random) -> bytes:
-    return b'{"note":"%x, and some words that make it as long as a short note is"}' % chance.getrandbits(256)
-
-
-@contextlib.asynccontextmanager
-async def opened(server: str) -> AsyncIterator[Database]:
-    """A migrated database of its own."""
-    name = f"growth_{secrets.token_hex(4)}"
-    await databases.create(server, name, owner=OWNER)
-    try:
-        dsn = with_database(server, name)
-        await migrate.upgrade(dsn)
-        db = await Database.open(dsn, application_name="benchmark")
-        try:
-            yield db
-        finally:
-            await db.close()
-    finally:
-        await databases.drop(server, name)
-
-
-def report_head() -> None:
-    columns = f"{'after':>6} {'ms p50':>7} {'p95':>6} {'old : young':>17} {'turn s':>6} {'MB':>5}"
-    print(columns + "".join(f"{title:>10}" for title in TABLES))
-
-
-async def report(db: Database, line: Line, *, point: int, ratios: list[float], took: float) -> None:
-    """A row of the table: times of the last hundred publications, ratios, time of the last turn, sizes and rows."""
-    last = sorted(line.times[-YOUNG:])
-    ratio = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
-    async with db.connection() as conn:
-        size = await conn.fetchval("SELECT pg_database_size(current_database())")
-        rows = [
-            await conn.fetchval(f"SELECT count(*) FROM {table} WHERE line = $1", line.line) for table in TABLES.values()
-        ]
-    times = f"{statistics.median(last):>7.1f} {last[int(len(last) * 0.95)]:>6.1f}"
-    columns = f"{point:>6} {times} {ratio:>17} {took:>6.2f} {size / 1e6:>5.0f}"
-    print(columns + "".join(f"{count:>10,}" for count in rows), flush=True)
+    async def _print(self, old: Aging, *, point: int, found: Comparison, took: float) -> None:
+        last = sorted(old.times[-YOUNG:])
+        least, most = found.spread
+        ratio = f"{found.ratio:.2f} ({least:.2f}-{most:.2f})"
+        async with old.line.db.connection() as conn:
+            size = await conn.fetchval("SELECT pg_database_size(current_database())")
+        times = f"{statistics.median(last):>7.1f} {last[int(len(last) * 0.95)]:>6.1f}"
+        columns = f"{point:>6} {times} {ratio:>17} {took:>6.2f} {size / 1e6:>5.0f}"
+        print(columns + "".join(f"{count:>10,}" for count in (await self.rows(old)).values()), flush=True)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import asyncpg
+
 from anabranch.devcluster import choose, databases, ephemeral
 from anabranch.devcluster.postgres import with_database
 from anabranch.domain.facts import Fact
@@ -21,7 +23,7 @@ from anabranch.store import importing, lines, migrate, publish
 from anabranch.store.database import Database
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterable, Iterator
     from pathlib import Path
 
 OWNER = "benchmark"
@@ -57,10 +59,11 @@ class Line:
 
     def versions(self, changes: int) -> list[publish.NewVersion]:
         """New versions for some records."""
-        return [
-            new_version(key(number), content(self.chance))
-            for number in self.chance.sample(range(self.records), changes)
-        ]
+        return self.versions_of(self.chance.sample(range(self.records), changes))
+
+    def versions_of(self, numbers: Iterable[int]) -> list[publish.NewVersion]:
+        """New versions for these records."""
+        return [new_version(key(number), content(self.chance)) for number in numbers]
 
     async def write(self, new: list[publish.NewVersion]) -> None:
         """Publish versions."""
@@ -107,6 +110,14 @@ class Stage:
         self._exits.push_async_callback(db.close)
         return db
 
+    async def checkpoint(self) -> None:
+        """Let whoever is measured begin with the same, where the server lets us."""
+        async with contextlib.AsyncExitStack() as exits:
+            conn = await asyncpg.connect(self.dsn)
+            exits.push_async_callback(conn.close)
+            with contextlib.suppress(asyncpg.InsufficientPrivilegeError):
+                await conn.execute("CHECKPOINT")
+
     async def line(self, records: int) -> Line:
         """A line of so many records in a database of its own: made once a run, shared by its rows."""
         if records not in self._lines:
@@ -137,14 +148,21 @@ class Stage:
 
 @contextlib.asynccontextmanager
 async def opened() -> AsyncIterator[Stage]:
-    """A stage, of which nothing is left afterwards."""
+    """A stage on a durable Postgres of its own, or on that of ANABRANCH_DSN; nothing is left of it afterwards."""
     with ephemeral.folder("anabranch-benchmark-") as folder:
         server = choose.postgres_server(folder / "postgres", durable=True, settings=SETTINGS)
         try:
-            async with contextlib.AsyncExitStack() as exits:
-                yield Stage(dsn=server.dsn, folder=folder, exits=exits)
+            async with on(server.dsn, folder) as place:
+                yield place
         finally:
             server.stop()
+
+
+@contextlib.asynccontextmanager
+async def on(dsn: str, folder: Path) -> AsyncIterator[Stage]:
+    """A stage on a server that runs."""
+    async with contextlib.AsyncExitStack() as exits:
+        yield Stage(dsn=dsn, folder=folder, exits=exits)
 
 
 def key(number: int) -> str:

@@ -124,6 +124,11 @@ def with_database(dsn: str, database: str, *, user: str | None = None, password:
     return urlunsplit(parts._replace(netloc=location, path=f"/{quote(database, safe='')}"))
 
 
+def program(name: str) -> Path:
+    """One of the programs that come with the server, such as ``pgbench``."""
+    return _programs() / name
+
+
 def _user() -> str | None:
     """Whom the server runs as, if not as the caller."""
     return UNPRIVILEGED if os.geteuid() == 0 else None
