@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import re
 from typing import Annotated
 
 import pytest
@@ -55,7 +56,7 @@ async def said(address, *pieces, every=0.0):
     writing = asyncio.create_task(write())
     answer = b""
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(4):
             while piece := await reader.read(65_536):
                 answer += piece
     except ConnectionError:
@@ -90,7 +91,7 @@ async def test_a_body_that_pauses_is_answered_in_time(address):
 
 async def test_a_body_that_trickles_is_answered_in_time(address):
     detail = problem(await said(address, HEAD, *[b"x"] * 100, every=0.05))
-    assert "bytes arrived" in detail
+    assert 1 < int(re.search(r"(\d+) bytes arrived", detail)[1]) < 50
 
 
 async def test_a_connection_without_a_request_is_closed(address):
