@@ -56,7 +56,7 @@ async def run(stage: Stage, *, quick: bool) -> list[Row]:
             name=NAME,
             work=f"durable batch acknowledgement over HTTP, {CLIENTS} clients, all checks, {FINDINGS} findings a batch",
             peer="bare FastAPI + asyncpg route with one INSERT",
-            bar="≥ 0.6×, p99 ≤ 2×",
+            bar="≥ 0.6x, p99 ≤ 2x",
             ratio=compared.ratio,
             spread=compared.spread,
             reached=compared.ratio >= 0.6 and tail <= 2,

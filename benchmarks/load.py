@@ -56,10 +56,7 @@ async def send(folder: Path, *, port: int, connections: Sequence[Sequence[bytes]
     Raises:
         RuntimeError: If a request is not answered with success; with its answer.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    plan = {"port": port, "warm": warm, "sizes": [[len(one) for one in requests] for requests in connections]}
-    (folder / PLAN).write_text(json.dumps(plan))
-    (folder / REQUESTS).write_bytes(b"".join(one for requests in connections for one in requests))
+    _write(folder, port=port, connections=connections, warm=warm)
     child = await asyncio.create_subprocess_exec(
         *children.command("benchmarks.load", folder),
         env=children.environment(),
@@ -71,6 +68,13 @@ async def send(folder: Path, *, port: int, connections: Sequence[Sequence[bytes]
     if child.returncode:
         raise RuntimeError(f"The load failed: {err.decode(errors='replace')[-2_000:]}")
     return Result(**json.loads(out))
+
+
+def _write(folder: Path, *, port: int, connections: Sequence[Sequence[bytes]], warm: int) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    plan = {"port": port, "warm": warm, "sizes": [[len(one) for one in requests] for requests in connections]}
+    (folder / PLAN).write_text(json.dumps(plan))
+    (folder / REQUESTS).write_bytes(b"".join(one for requests in connections for one in requests))
 
 
 class _Connection(asyncio.Protocol):

@@ -112,16 +112,15 @@ async def opened(stage: Stage, *, agents: int) -> AsyncIterator[Servers]:
     """Servers, and agents that hold the role of an agent in the namespace; all is over at the end."""
     folder = stage.folder / "serving"
     folder.mkdir(exist_ok=True)
-    release = {"owner": OWNER, "definitions": crds(), "others": install()}
     cluster = await asyncio.to_thread(choose.cluster, folder / "cluster")
     try:
-        yield await asyncio.to_thread(_set_up, cluster, folder, agents, release)
+        yield await asyncio.to_thread(_set_up, cluster, folder, agents)
     finally:
         for name in ("api", "bare"):
             Processes(folder).stop(name)
         if cluster.kind == "given":
             installation.delete_namespaces(cluster, owner=OWNER, but=DEFAULT_NAMESPACE)
-            installation.uninstall(cluster, **release)
+            installation.uninstall(cluster, owner=OWNER, definitions=crds(), others=install())
         choose.remove_cluster(folder / "cluster", cluster)
 
 
@@ -158,8 +157,8 @@ async def name_of(line: Line) -> str:
         return (await lines.get(conn, line.line)).line.name
 
 
-def _set_up(cluster: Cluster, folder: Path, agents: int, release: dict[str, object]) -> Servers:
-    installation.install(cluster, **release)  # type: ignore[arg-type]
+def _set_up(cluster: Cluster, folder: Path, agents: int) -> Servers:
+    installation.install(cluster, owner=OWNER, definitions=crds(), others=install())
     accounts.set_up(cluster, namespace=DEFAULT_NAMESPACE, name=API_ACCOUNT, folder=folder)
     installation.make_namespace(cluster, NAMESPACE, owner=OWNER)
     names = [f"agent-{number}" for number in range(agents)]

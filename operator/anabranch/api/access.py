@@ -143,12 +143,12 @@ class OfBaseline(Asking):
         """Authenticate, require the grant, and find the line."""
         caller = await self.authenticate(parts, credentials)
         await parts.grants.require(caller, self.rows[0], namespace=namespace, name=baseline)
-        state = await baselines.find(parts.db, namespace=namespace, name=baseline)
-        if state is None:
+        found = await baselines.find_with_scopes(parts.db, namespace=namespace, name=baseline)
+        if found is None:
             raise absent("baseline", namespace=namespace, name=baseline)
+        state, known = found
         scopes: Sequence[str] = ()
         if grants.SCOPE_READ in self.rows:
-            known = await baselines.scopes(parts.db, state.head.line)
             scopes = await parts.grants.readable_scopes(caller, namespace=namespace, scopes=known)
         return OnBaseline(caller=caller, state=state, scopes=scopes)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from anabranch.model.answers import BaselineState
 from anabranch.model.canonical import hash_text
@@ -17,10 +17,17 @@ if TYPE_CHECKING:
     from anabranch.store.manifests import ManifestRow
 
 
-async def find(db: Database, *, namespace: str, name: str) -> LineState | None:
-    """The line of a Baseline, or None where there is no such Baseline, or none that was reconciled yet."""
+_TOO_LONG: Final = 19
+"""Digits of numbers that are no generation."""
+
+
+async def find_with_scopes(db: Database, *, namespace: str, name: str) -> tuple[LineState, list[str]] | None:
+    """The line of a Baseline, and all scopes that its records ever had.
+
+    None where there is no such Baseline, or none that was reconciled yet.
+    """
     async with db.connection() as conn:
-        return await lines.find(conn, namespace=namespace, name=name)
+        return await lines.find_with_scopes(conn, namespace=namespace, name=name)
 
 
 async def in_namespace(db: Database, namespace: str) -> list[LineState]:
@@ -53,6 +60,20 @@ async def manifest(db: Database, *, line: str, ref: str | int) -> ManifestRow:
     """
     async with db.connection() as conn:
         return await manifests.resolve(conn, line=line, ref=ref)
+
+
+async def generation(db: Database, *, line: str, ref: str) -> int | None:
+    """The generation that a reference names, for a read that finds out itself whether it is there; None: the current.
+
+    Raises:
+        GoneError: If the generation was pruned.
+        NotFoundError: If there never was such a manifest.
+    """
+    if ref == "current":
+        return None
+    if ref.isascii() and ref.isdigit() and len(ref) < _TOO_LONG:
+        return int(ref)
+    return (await manifest(db, line=line, ref=ref)).generation
 
 
 async def history(db: Database, *, line: str, before: int | None, limit: int) -> list[ManifestRow]:

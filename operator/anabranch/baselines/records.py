@@ -65,18 +65,18 @@ class Version(Protocol):
         """Canonical JSON of its provenance."""
 
 
-async def one(db: Database, *, line: str, generation: int, key: str, scopes: Sequence[str]) -> PublishedFact:
-    """One record of a manifest, deleted keys included.
+async def one(db: Database, *, line: str, generation: int | None, key: str, scopes: Sequence[str]) -> PublishedFact:
+    """One record of a manifest (None: the current one), deleted keys included.
 
     Raises:
         NotFoundError: If the manifest has none, or none in these scopes.
         GoneError: If the manifest was pruned.
     """
     async with db.connection() as conn:
-        _, row = await records.read(conn, line=line, generation=generation, key=key, scopes=scopes)
+        found, row = await records.read(conn, line=line, generation=generation, key=key, scopes=scopes)
     if row is None:
         raise NotFoundError(
-            f"Generation {generation} has no record {key!r} that you may read.",
+            f"Generation {found} has no record {key!r} that you may read.",
             hint="Check the key, or ask for `read` on its scope.",
         )
     return fact(key, row)

@@ -109,6 +109,12 @@ async def find(conn: Connection, *, namespace: str, name: str) -> LineState | No
     return None if row is None else _state(row)
 
 
+async def find_with_scopes(conn: Connection, *, namespace: str, name: str) -> tuple[LineState, list[str]] | None:
+    """The line that a Baseline stands for (see `find`), and all scopes that its records ever had."""
+    row = await _sql.find(conn, namespace=namespace, name=name)
+    return None if row is None else (_state(row), row["scopes"])
+
+
 async def get(conn: Connection, line: str) -> LineState:
     """A line by its id, deleted or not.
 

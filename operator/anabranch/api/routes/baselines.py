@@ -15,7 +15,8 @@ from anabranch.domain.proven import ProvenRecord
 from anabranch.identity import grants
 from anabranch.model.answers import BaselinePage, BaselineState, DiffPage, ManifestPage, RecordPage
 from anabranch.model.limits import KEY_BYTES
-from anabranch.model.objects import BaselineManifest, Key, PublishedFact
+from anabranch.model.objects import BaselineManifest, PublishedFact
+from anabranch.model.wire import Key
 
 router = APIRouter(prefix="/v1/namespaces/{namespace}/baselines", route_class=Route, tags=["baselines"])
 
@@ -25,7 +26,8 @@ Ref = Annotated[
     str, Path(alias="manifest", max_length=64, description="a generation, a baseline id, `current` or `head`")
 ]
 AtBaseline = Annotated[OnBaseline, Depends(OfBaseline(grants.SEE_BASELINE))]
-AtRecords = Annotated[OnBaseline, Depends(OfBaseline(grants.READ_RECORDS, grants.SCOPE_READ))]
+at_records = OfBaseline(grants.READ_RECORDS, grants.SCOPE_READ)
+AtRecords = Annotated[OnBaseline, Depends(at_records)]
 
 
 class RecordsQuery(Paging):
@@ -128,11 +130,12 @@ async def get_record(  # noqa: PLR0913, PLR0917  (FastAPI fills them in by name)
     request: Request,
 ) -> Response:
     """One record of a manifest. A deleted key is answered with `tombstone: true` until it is purged."""
-    manifest = read.ref(await read.manifest(parts.db, line=at.line, ref=ref))
     if query.proof:
+        manifest = read.ref(await read.manifest(parts.db, line=at.line, ref=ref))
         proven = await records.proven(parts.db, line=at.line, manifest=manifest, key=key, scopes=at.scopes)
         return kept(request, proven, caching=_caching(ref))
-    record = await records.one(parts.db, line=at.line, generation=manifest.generation, key=key, scopes=at.scopes)
+    generation = await read.generation(parts.db, line=at.line, ref=ref)
+    record = await records.one(parts.db, line=at.line, generation=generation, key=key, scopes=at.scopes)
     return kept(request, record, caching=_caching(ref))
 
 

@@ -21,23 +21,24 @@ from anabranch.model.canonical import hash_text
 from anabranch.model.errors import AnabranchError, ConflictError, GoneError, InvalidInputError, NotFoundError
 from anabranch.model.limits import BATCH_BYTES, BULK_BYTES
 from anabranch.model.objects import Publication, Receipt, RunCompletion
-from anabranch.model.objects import Sequence as BatchSequence
 from anabranch.model.requests import BulkBatches
+from anabranch.model.wire import Sequence as BatchSequence
 from anabranch.store.completions import CompletionRow
 
 router = APIRouter(prefix="/v1/namespaces/{namespace}/branches/{branch}", route_class=Route, tags=["findings"])
 
 AtOwnBranch = Annotated[OnBranch, Depends(OfOwnBranch(grants.OWN_BRANCH))]
-AtReceipt = Annotated[OnBranch, Depends(OfReceivingBranch(grants.OWN_BRANCH, grants.SCOPE_WRITE, stale=True))]
+at_receipt = OfReceivingBranch(grants.OWN_BRANCH, grants.SCOPE_WRITE, stale=True)
+AtReceipt = Annotated[OnBranch, Depends(at_receipt)]
 SequencePath = Annotated[BatchSequence, Path(alias="sequence")]
 
-_batch_body = RawBody(
+batch_body = RawBody(
     limit=BATCH_BYTES,
     what="batch",
     schema={"$ref": "#/components/schemas/FindingBatch"},
     hint="Split it into several sequences.",
 )
-_bulk_body = RawBody(
+bulk_body = RawBody(
     limit=BULK_BYTES,
     what="request",
     schema={"$ref": "#/components/schemas/BulkBatches"},
@@ -54,7 +55,7 @@ may_fail(_submitting, ConflictError, GoneError)
     openapi_extra=_submitting,
 )
 async def put_batch(
-    at: AtReceipt, sequence: SequencePath, parts: WithParts, body: Annotated[bytes, Depends(_batch_body)]
+    at: AtReceipt, sequence: SequencePath, parts: WithParts, body: Annotated[bytes, Depends(batch_body)]
 ) -> Response:
     """Receive a batch. The same again is answered with the same receipt, or with its publication once there is one."""
     submission = await receipt.read(body)
@@ -70,7 +71,7 @@ async def put_batch(
 
 
 @router.post("/batches", response_model=BulkAnswer, summary="Submit several batches", openapi_extra=_submitting)
-async def post_batches(at: AtReceipt, parts: WithParts, body: Annotated[bytes, Depends(_bulk_body)]) -> Response:
+async def post_batches(at: AtReceipt, parts: WithParts, body: Annotated[bytes, Depends(bulk_body)]) -> Response:
     """Receive up to 100 batches, in their order; each is received or refused by itself."""
     sequences, submissions = await asyncio.to_thread(_read_bulk, body)
     answers = await _received(parts, at, submissions)

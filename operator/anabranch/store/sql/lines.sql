@@ -1,6 +1,7 @@
 -- name: find(namespace, name)^
--- The line that a Baseline resource stands for, with its head.
-SELECT * FROM lines JOIN line_heads USING (line)
+-- The line that a Baseline resource stands for, with its head and all scopes that its records ever had.
+SELECT *, ARRAY(SELECT s.scope FROM line_scopes AS s WHERE s.line = lines.line ORDER BY s.scope) AS scopes
+FROM lines JOIN line_heads USING (line)
 WHERE namespace = :namespace AND name = :name AND deleted_at IS NULL AND condemned_at IS NULL
 ORDER BY created_at DESC
 LIMIT 1;
