@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.devcluster import binaries, folders, pki
 from anabranch.devcluster.cluster import Cluster
-from anabranch.devcluster.ports import answers, start_on
+from anabranch.devcluster.ports import answers, as_client, start_on
 from anabranch.devcluster.processes import Processes, Program
 
 if TYPE_CHECKING:
@@ -113,11 +113,14 @@ def _start(folder: Path, ports: dict[str, int], *, durable: bool, audit: bool) -
     start("etcd", "etcd.args", *([] if durable else ["etcd-volatile.args"]))
     processes.wait("etcd", lambda: answers(f"http://127.0.0.1:{ports['etcd']}/health"), "etcd")
     start("kube-apiserver", "kube-apiserver.args", *(["kube-apiserver-audit.args"] if audit else []))
-    processes.wait("the API", lambda: cluster.kubectl("get", "--raw=/readyz") == "ok", "kube-apiserver", "etcd")
+    # Asked many times a second, by a request and not by kubectl, which would take the processor that they start on.
+    api, admin = f"https://127.0.0.1:{ports['api']}", as_client(folder / "pki", "admin")
+    processes.wait("the API", lambda: answers(f"{api}/readyz", context=admin), "kube-apiserver", "etcd")
     start("kube-controller-manager", "kube-controller-manager.args")
     # Both are the controllers' work: when they are there, a namespace is usable.
-    account = ("get", "--namespace=default", "serviceaccount/default", "configmap/kube-root-ca.crt")
-    processes.wait("the default service account", lambda: cluster.kubectl(*account) != "", *COMPONENTS)
+    default = f"{api}/api/v1/namespaces/default"
+    made = [f"{default}/{it}" for it in ("serviceaccounts/default", "configmaps/kube-root-ca.crt")]
+    processes.wait("a usable namespace", lambda: all(answers(url, context=admin) for url in made), *COMPONENTS)
     return cluster
 
 

@@ -32,17 +32,17 @@ def install(cluster: Cluster, *, owner: str, definitions: list[Manifest], others
     Raises:
         DevclusterError: Something else is there already, from another owner: another installation.
     """
-    theirs = [manifest for manifest in _existing(cluster, others) if not _is_owned(manifest, owner)]
-    if theirs:
+    found = _existing(cluster, [*others, *definitions])
+    theirs = {_name(manifest) for manifest in found if not _is_owned(manifest, owner)}
+    if taken := [_name(manifest) for manifest in others if _name(manifest) in theirs]:
         raise DevclusterError(
-            f"The cluster already has an Anabranch of another owner: {_name(theirs[0])} exists.",
+            f"The cluster already has an Anabranch of another owner: {taken[0]} exists.",
             hint="Use another cluster, or uninstall that one.",
         )
-    kept = {_name(manifest) for manifest in _existing(cluster, definitions) if not _is_owned(manifest, owner)}
-    cluster.apply([_marked(manifest, owner) for manifest in definitions if _name(manifest) not in kept])
+    ours = [manifest for manifest in definitions if _name(manifest) not in theirs]
+    cluster.apply([_marked(manifest, owner) for manifest in [*ours, *others]])
     served = [f"crd/{manifest['metadata']['name']}" for manifest in definitions]
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", *served)
-    cluster.apply([_marked(manifest, owner) for manifest in others])
 
 
 def uninstall(cluster: Cluster, *, owner: str, definitions: list[Manifest], others: list[Manifest]) -> None:

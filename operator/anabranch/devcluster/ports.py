@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import ssl
 import urllib.request
 from typing import TYPE_CHECKING, TypeVar
 
@@ -56,8 +57,20 @@ def free(names: Sequence[str]) -> dict[str, int]:
         return {name: opened.getsockname()[1] for name, opened in zip(names, sockets, strict=True)}
 
 
-def answers(url: str) -> bool:
-    """Whether a plain GET, made without any proxy, answers 200."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+def answers(url: str, *, context: ssl.SSLContext | None = None) -> bool:
+    """Whether a GET, made without any proxy, answers 200; with ``https``, whom it trusts and who it is."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
     with opener.open(url, timeout=5) as answer:
         return bool(answer.status == 200)
+
+
+def as_client(certificates: Path, name: str) -> ssl.SSLContext:
+    """For requests to an API server as one of its clients.
+
+    Args:
+        certificates: The folder of :mod:`~anabranch.devcluster.pki`.
+        name: The client's certificate there.
+    """
+    context = ssl.create_default_context(cafile=certificates / "ca.crt")
+    context.load_cert_chain(certificates / f"{name}.crt", certificates / f"{name}.key")
+    return context
