@@ -1,13 +1,15 @@
 """Kubernetes Events for what happened, told in the background.
 
-An Event must never hold up or fail the status that it accompanies, so it is queued and sent after it. A process that
-dies with Events in its queue tells them never, and two processes that see the same transition tell it once (its name is
-made from what it tells): at most once, nearly always once. Conditions in `status` are what to rely on.
+An Event must never hold up or fail the status that it accompanies, so it is queued and sent after it, and no faster
+than kubelets send theirs: what tells of a thousand forks must not delay the next ones. A process that dies with Events
+in its queue tells them never, and two processes that see the same transition tell it once (its name is made from what
+it tells): at most once, nearly always once. Conditions in `status` are what to rely on.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -22,8 +24,9 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_QUEUED: Final = 5_000
+_QUEUED: Final = 20_000
 _PARALLEL: Final = 4
+_A_SECOND: Final = 50
 
 
 class Announcer:
@@ -38,6 +41,7 @@ class Announcer:
         self._kube = kube
         self._instance = instance
         self._queue: asyncio.Queue[tuple[ObjectRef, Occurrence]] = asyncio.Queue(_QUEUED)
+        self._hurry = asyncio.Event()
 
     def tell(self, about: ObjectRef, occurrence: Occurrence) -> None:
         """Send an Event soon."""
@@ -53,7 +57,8 @@ class Announcer:
                 group.create_task(self._send())
 
     async def drain(self, seconds: float) -> None:
-        """Wait until the queue is empty, at most so long."""
+        """Send what is queued as fast as it goes, and wait for that, at most so long."""
+        self._hurry.set()
         try:
             await asyncio.wait_for(self._queue.join(), seconds)
         except TimeoutError:
@@ -70,3 +75,5 @@ class Announcer:
                 _log.warning("event not sent", reason=occurrence.reason, error=str(error))
             finally:
                 self._queue.task_done()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), _PARALLEL / _A_SECOND)

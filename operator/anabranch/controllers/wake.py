@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 POLL_SECONDS: Final = 1.0
+REST_SECONDS: Final = 0.025
+"""Between the beginnings of two looks: in a storm of rings a look is still made once, for all that came meanwhile."""
+
 _LONGEST_PAUSE_SECONDS: Final = 10.0
 
 
@@ -90,8 +93,10 @@ async def listen(db: Database, *, dsn: str | None, ring: Callable[[], None]) -> 
 
 
 async def _keep_looking(look: Look, bell: Bell) -> None:
+    loop = asyncio.get_running_loop()
     failures = 0
     while True:
+        began = loop.time()
         try:
             again = await look.look()
         except AnabranchError as error:
@@ -104,5 +109,6 @@ async def _keep_looking(look: Look, bell: Bell) -> None:
             failures = 0
             if not again:
                 await bell.wait(POLL_SECONDS)
+                await asyncio.sleep(max(0.0, began + REST_SECONDS - loop.time()))
             continue
         await asyncio.sleep(backoff.delay(failures, chance=random.random(), limit=_LONGEST_PAUSE_SECONDS))  # noqa: S311  (jitter)
