@@ -1,7 +1,8 @@
 """Runs the API in a process: opens its parts, serves until it is told to end, and lets go in order.
 
-When the process is told to end, followers that wait for events are answered at once, so a rolling upgrade does not hang
-on their polls; requests under way are finished.
+When the process is told to end, it says first that it is not ready, and goes on answering for as long as balancers take
+to hear of that. Followers that wait for events are answered at once, so a rolling upgrade does not hang on their polls;
+requests under way are finished.
 """
 
 import asyncio
@@ -20,22 +21,30 @@ GRACE_SECONDS: Final = 10
 
 
 class Server(uvicorn.Server):
-    """A server that lets followers go when it ends.
+    """A server that is unready before it ends, and lets followers go.
 
     Args:
         config: Of uvicorn.
         parts: Of the application.
+        drain: Seconds that it goes on answering after it was told to end.
     """
 
-    def __init__(self, config: uvicorn.Config, parts: Parts) -> None:
+    def __init__(self, config: uvicorn.Config, parts: Parts, *, drain: float) -> None:
         super().__init__(config)
         self._parts = parts
+        self._drain = drain
         self._loop = asyncio.get_running_loop()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to end: on a signal."""
-        super().handle_exit(sig, frame)
-        self._loop.call_soon_threadsafe(self._parts.waking.end)
+        """Begin to end: on a signal. A second one ends it without draining."""
+        if self._parts.waking.ending:
+            super().handle_exit(sig, frame)
+        else:
+            self._loop.call_soon_threadsafe(self._leave, sig, frame)
+
+    def _leave(self, sig: int, frame: FrameType | None) -> None:
+        self._parts.waking.end()
+        self._loop.call_later(self._drain, super().handle_exit, sig, frame)
 
 
 async def serve(settings: Settings) -> None:
@@ -59,7 +68,7 @@ async def serve(settings: Settings) -> None:
             timeout_keep_alive=IDLE_SECONDS,
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
-        await Server(config, parts).serve()
+        await Server(config, parts, drain=settings.drain).serve()
 
 
 def run(settings: Settings) -> None:

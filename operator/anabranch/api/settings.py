@@ -11,6 +11,8 @@ from anabranch.model.errors import InvalidInputError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+LONGEST_DRAIN_SECONDS = 60
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -24,6 +26,7 @@ class Settings:
         port: Port to listen on.
         listen_dsn: A direct way to Postgres, where ``dsn`` goes through a transaction pooler.
         kubeconfig: Path of the kubeconfig; None: the usual places.
+        drain: Seconds that it goes on answering after it was told to end: as long as balancers take to hear of it.
     """
 
     dsn: str = field(repr=False)
@@ -33,6 +36,7 @@ class Settings:
     port: int = 8080
     listen_dsn: str | None = field(default=None, repr=False)
     kubeconfig: str | None = None
+    drain: float = 3.0
 
     @classmethod
     def from_environment(
@@ -61,4 +65,17 @@ class Settings:
             host=host,
             port=port,
             listen_dsn=environment.get("ANABRANCH_LISTEN_DSN"),
+            drain=_seconds(environment, "ANABRANCH_DRAIN_SECONDS", cls.drain),
         )
+
+
+def _seconds(environment: Mapping[str, str], name: str, default: float) -> float:
+    try:
+        seconds = float(environment.get(name) or default)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= LONGEST_DRAIN_SECONDS:
+        raise InvalidInputError(
+            f"{name} is {environment[name]!r}.", hint=f"Give it seconds: 0 to {LONGEST_DRAIN_SECONDS}, such as 3."
+        )
+    return seconds

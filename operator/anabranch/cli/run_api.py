@@ -23,6 +23,7 @@ def command(dsn: str | None, host: str, port: int) -> None:
     ANABRANCH_AUDIENCE          of the tokens that it accepts; anabranch.<system namespace> unless set
     ANABRANCH_SYSTEM_NAMESPACE  anabranch-system unless set
     ANABRANCH_LISTEN_DSN        a direct way to Postgres for LISTEN, where the DSN goes through a pooler
+    ANABRANCH_DRAIN_SECONDS     how long it goes on answering, unready, after it was told to end; 3 unless set
     """  # noqa: D301  (click's mark for a paragraph that is not to be wrapped)
     logs.configure()
     run(Settings.from_environment(os.environ, dsn=dsn, host=host, port=port))

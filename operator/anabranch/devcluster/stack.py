@@ -28,7 +28,7 @@ from anabranch.devcluster.processes import Processes, Program, stop_all
 from anabranch.store.migrate import API_ROLE, MIGRATE_ROLE, OPERATOR_ROLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from anabranch.devcluster.folders import Say
 
@@ -40,6 +40,9 @@ TEMPORARY = "temporary"
 STATE = "stack.json"
 GRACE = 15.0
 """Seconds that operator and API have to finish what they do."""
+
+DRAIN = "0.3"
+"""Seconds that the API stays after it was told to end: nobody here balances between several."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,14 +142,21 @@ class Stack:
             for started in [executor.submit(self.start_operator), executor.submit(self.start_api)]:
                 started.result()
 
-    def start_operator(self, name: str = "operator", *, workers: int = 4) -> None:
-        """Starts an operator unless it runs, and waits until it is ready; another name starts another one."""
+    def start_operator(self, name: str = "operator", *, workers: int = 4, namespaces: Sequence[str] = ()) -> None:
+        """Starts an operator unless it runs, and waits until it is ready; another name starts another one.
+
+        Args:
+            name: Of the process.
+            workers: Jobs that it works on at once.
+            namespaces: Those that it serves; none: all.
+        """
         environment = {
             "ANABRANCH_OPERATOR_DSN": self.operator_dsn,
             "ANABRANCH_CONFIG": str(self.folder / "config.yaml"),
             "KUBECONFIG": str(self._account(manifests.OPERATOR_ACCOUNT).kubeconfig),
         }
         arguments = ["operator", "--health-host=127.0.0.1", "--health-port={http}", f"--workers={workers}"]
+        arguments += [f"--namespace={namespace}" for namespace in namespaces]
         self._serve(name, arguments, environment)
 
     def start_api(self, name: str = "api") -> None:
@@ -155,6 +165,7 @@ class Stack:
             "ANABRANCH_API_DSN": self.api_dsn,
             "ANABRANCH_AUDIENCE": self.audience,
             "ANABRANCH_CURSOR_KEYS": self.secrets.cursor_key,
+            "ANABRANCH_DRAIN_SECONDS": DRAIN,
             "KUBECONFIG": str(self._account(manifests.API_ACCOUNT).kubeconfig),
         }
         self._serve(name, ["api", "--host=127.0.0.1", "--port={http}"], environment)

@@ -48,6 +48,8 @@ async def healthz() -> Response:
 async def readyz(parts: WithParts) -> Response:
     """Ready: Postgres answers, its schema is this program's, and the API server answers."""
     checks = {"postgres": await _outcome(_postgres(parts)), "kubernetes": await _outcome(_kubernetes(parts))}
+    if parts.waking.ending:  # balancers leave before it does
+        checks["process"] = "It is ending: call another one."
     ok = all(outcome == "ok" for outcome in checks.values())
     return reply(Health(status="ok" if ok else "unavailable", checks=checks), status=200 if ok else 503)
 
