@@ -8,7 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 from anabranch.model.crd import base
 from anabranch.model.errors import InvalidInputError
 from anabranch.model.locators import parse_locator
-from anabranch.model.objects import Revision
+from anabranch.model.wire import Revision
 
 TOO_LARGE = str(2**63)
 LARGEST = "9" * 18

@@ -14,7 +14,7 @@ from anabranch.archive.errors import ArchiveFormatError
 from anabranch.model.canonical import canonical_bytes
 from anabranch.model.limits import LINE_SCOPES
 from anabranch.model.misfits import misfits, told
-from anabranch.model.objects import Generation, Hash, Scope
+from anabranch.model.wire import Generation, Hash, Scope
 
 MEDIA_TYPE: Final = "application/vnd.anabranch.archive+zstd"
 FORMAT: Final = "anabranch.archive"

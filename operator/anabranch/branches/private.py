@@ -17,7 +17,7 @@ from anabranch.store import private, records
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from anabranch.model.objects import Visibility
+    from anabranch.model.wire import Visibility
     from anabranch.store.branches import BranchRow
     from anabranch.store.database import Database
     from anabranch.store.private import PrivateRow

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from datetime import datetime
 
-    from anabranch.model.objects import Change, RunCompletion, Visibility
+    from anabranch.model.objects import Change, RunCompletion
     from anabranch.model.requests import BranchRequest
+    from anabranch.model.wire import Visibility
 
 _JSON = {"Content-Type": "application/json"}
 _ACKNOWLEDGEMENT: TypeAdapter[Receipt | Publication] = TypeAdapter(Receipt | Publication)

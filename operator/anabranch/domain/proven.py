@@ -8,7 +8,8 @@ from anabranch.domain.facts import Fact
 from anabranch.domain.trie import Descriptor, Proof, verify
 from anabranch.model.canonical import content_hash, hash_bytes, hash_text
 from anabranch.model.errors import DigestMismatchError
-from anabranch.model.objects import ManifestRef, PublishedFact, Wire
+from anabranch.model.objects import ManifestRef, PublishedFact
+from anabranch.model.wire import Wire
 
 if TYPE_CHECKING:
     from anabranch.model.canonical import ContentHash

@@ -1,7 +1,7 @@
 """What the HTTP API answers with beside the proposal's nine objects: pages, states, and what an upload became.
 
 Services make them, the API sends them, the client gives them to its caller: one class for all three, so that nothing is
-translated on the way. Times are UTC; revisions and hashes have the forms of `anabranch.model.objects`.
+translated on the way. Times are UTC; revisions and hashes have the forms of `anabranch.model.wire`.
 """
 
 from __future__ import annotations
@@ -15,20 +15,14 @@ from anabranch.model.objects import (
     BaselineManifest,
     BranchManifest,
     ConsolidationJob,
-    Hash,
     JobState,
-    Key,
     KnowledgeCandidate,
     ManifestRef,
     PublishedFact,
     RecordDescriptor,
-    Revision,
-    Scope,
-    Sequence,
     SharedEvent,
-    Visibility,
-    Wire,
 )
+from anabranch.model.wire import Hash, Key, Revision, Scope, Sequence, Visibility, Wire
 
 T = TypeVar("T")
 

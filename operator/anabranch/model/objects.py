@@ -1,70 +1,31 @@
 """The objects that travel: the proposal's nine, under its field names.
 
-Frozen, and closed: an unknown field is an error, not a surprise. Revisions are decimal strings on the wire (they may
-outgrow 2^53-1); sequences and generations are integers. Field descriptions feed the published JSON Schemas and the
-OpenAPI document.
+Field descriptions feed the published JSON Schemas and the OpenAPI document.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, Self
+from datetime import datetime
+from typing import Any, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    AwareDatetime,
-    BaseModel,
-    ConfigDict,
-    Field,
-    JsonValue,
-    StringConstraints,
-    model_validator,
-)
-from pydantic_core import PydanticCustomError
+from pydantic import Field, JsonValue, model_validator
 
 from anabranch.model import limits
 from anabranch.model.canonical import ContentHash, content_hash
-from anabranch.model.errors import AnabranchError
-from anabranch.model.locators import check_locator
-from anabranch.model.text import check_key, check_scope
+from anabranch.model.wire import (
+    Generation,
+    Hash,
+    Key,
+    Locator,
+    Moment,
+    Revision,
+    Scope,
+    Sequence,
+    Visibility,
+    Wire,
+)
 
-
-def _valid(check: Any) -> AfterValidator:
-    """A model-level check as a pydantic validator: its error keeps its words, and its hint (see `misfits`)."""
-
-    def validate(value: str) -> str:
-        try:
-            return str(check(value))
-        except AnabranchError as error:
-            told = {"detail": error.detail, "hint": error.hint}
-            raise PydanticCustomError("refused", "{detail}", told) from None
-
-    return AfterValidator(validate)
-
-
-def _in_utc(value: datetime) -> datetime:
-    try:
-        return value.astimezone(UTC)
-    except OverflowError:
-        raise ValueError("the time lies outside the years 1 to 9999 of UTC") from None
-
-
-Hash = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
-Revision = Annotated[str, StringConstraints(pattern=r"^(0|[1-9][0-9]{0,17})$")]
-Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]
-Sequence = Annotated[int, Field(ge=1, le=limits.MAX_SAFE_INTEGER)]
-Generation = Annotated[int, Field(ge=1, le=limits.MAX_SAFE_INTEGER)]
-Key = Annotated[str, _valid(check_key)]
-Scope = Annotated[str, _valid(check_scope)]
-Locator = Annotated[str, _valid(check_locator)]
-Visibility = Literal["private", "shareable"]
 JobState = Literal["received", "importing", "validating", "awaiting_review", "publishing", "published"]
-
-
-class Wire(BaseModel):
-    """What every object on the wire has in common: frozen, no unknown fields."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
 
 class RecordDescriptor(Wire):

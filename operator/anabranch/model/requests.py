@@ -8,7 +8,8 @@ from pydantic import Field, JsonValue, StringConstraints
 
 from anabranch.model import limits
 from anabranch.model.crd.base import LongToken, Name, Namespace, Token
-from anabranch.model.objects import Generation, Hash, Revision, Scope, SharingPolicy, Visibility, Wire
+from anabranch.model.objects import SharingPolicy
+from anabranch.model.wire import Generation, Hash, Revision, Scope, Visibility, Wire
 
 
 class BranchRequest(Wire):

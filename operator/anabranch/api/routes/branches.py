@@ -16,8 +16,9 @@ from anabranch.branches import creation, private, read
 from anabranch.identity import grants
 from anabranch.model.answers import BranchPage, BranchPending, PrivatePage, PrivateRecord, ViewedRecord
 from anabranch.model.errors import ConflictError, InvalidInputError, PreconditionFailedError
-from anabranch.model.objects import BranchManifest, Key
+from anabranch.model.objects import BranchManifest
 from anabranch.model.requests import BranchRequest, PrivateWrite
+from anabranch.model.wire import Key
 
 router = APIRouter(prefix="/v1/namespaces/{namespace}/branches", route_class=Route, tags=["branches"])
 
