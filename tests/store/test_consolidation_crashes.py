@@ -6,50 +6,11 @@ import contextlib
 from dataclasses import replace
 
 import pytest
+from tests.store.dying import DyingDatabase, KilledError
 from tests.store.world import AUTOMATIC, World, decisions
 
 from anabranch.consolidation import schedule, work
 from anabranch.store import leases, publish
-
-
-class KilledError(Exception):
-    """What stands for kill -9."""
-
-
-class DyingDatabase:
-    """A database whose user is killed at its n-th use: before what it did is durable, or just after."""
-
-    def __init__(self, db, *, at, before):
-        self._db = db
-        self._left = at
-        self._before = before
-
-    @contextlib.asynccontextmanager
-    async def connection(self):
-        dies = self._dies()
-        if dies and self._before:
-            raise KilledError
-        async with self._db.connection() as conn:
-            yield conn
-        if dies:
-            raise KilledError
-
-    @contextlib.asynccontextmanager
-    async def transaction(self, **options):
-        dies = self._dies()
-        async with self._db.transaction(**options) as conn:
-            yield conn
-            if dies and self._before:
-                raise KilledError  # everything was said, and nothing is committed
-        if dies:
-            raise KilledError
-
-    def notify(self, topic):
-        self._db.notify(topic)
-
-    def _dies(self):
-        self._left -= 1
-        return self._left == 0
 
 
 async def claim(world):
