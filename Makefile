@@ -44,13 +44,14 @@ format: venv ## Mend what ruff can mend
 	$(BIN)/ruff format
 
 .PHONY: generate
-generate: venv ## Write the files that are generated from the code: crds/ and docs/openapi.json
+generate: venv ## Write the files that are generated from the code: crds/, docs/openapi.json, the chart's
 	$(BIN)/python -m anabranch.manifests.generate $(GENERATE_FLAGS)
 	$(BIN)/python -m anabranch.api.openapi $(GENERATE_FLAGS)
+	$(BIN)/python -m anabranch.chart.generate $(GENERATE_FLAGS)
 
 .PHONY: test-unit
-test-unit: venv ## Run the tests that need nothing but Python
-	$(PYTEST) $(PARALLEL) tests/unit
+test-unit: venv ## Run the tests that need nothing but Python, and Helm for those of the chart
+	$(PYTEST) $(PARALLEL) tests/unit tests/chart
 
 .PHONY: test-store
 test-store: venv ## Run the tests on a real Postgres

@@ -63,7 +63,7 @@ def pytest_xdist_auto_num_workers():
 
 def pytest_xdist_setupnodes(config):
     """Builds the control plane where people see the progress, which no worker can show."""
-    if not all(argument.startswith(("tests/unit", "tests/store")) for argument in config.args):
+    if not all(argument.startswith(("tests/unit", "tests/store", "tests/chart")) for argument in config.args):
         build_control_plane(config)
 
 

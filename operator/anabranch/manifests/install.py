@@ -40,8 +40,12 @@ def install(*, namespace: str = DEFAULT_NAMESPACE, audience: str | None = None) 
 
 def documents(name: str) -> list[dict[str, Any]]:
     """The objects of one YAML file of this package."""
-    text = (resources.files("anabranch.manifests") / "data" / name).read_text(encoding="utf-8")
-    return list(yaml.safe_load_all(text))
+    return list(yaml.safe_load_all(text(name)))
+
+
+def text(name: str) -> str:
+    """One YAML file of this package, with its comments."""
+    return (resources.files("anabranch.manifests") / "data" / name).read_text(encoding="utf-8")
 
 
 def _placed(item: dict[str, Any], namespace: str, audience: str) -> dict[str, Any]:

@@ -1,0 +1,101 @@
+"""The values of the Helm chart, whole: from them `values.yaml`, its schema and its reference page are written.
+
+What the code does not read is not here, so a value that is accepted is a value that acts. The named sources are the
+models that the operator itself reads.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from anabranch.chart.base import Anything, Port, Values
+from anabranch.chart.database import Database, Migration
+from anabranch.chart.workloads import Api, Image, Operator
+from anabranch.consolidation.sources.config import (  # noqa: TC001  (pydantic evaluates the annotations)
+    EntryName,
+    GitRepository,
+    HttpSource,
+)
+
+
+class Crds(Values):
+    """The definitions of Baseline, Branch and ConsolidationJob."""
+
+    enabled: bool = Field(
+        default=True, description="Whether the release holds them. If not, apply `crds/` before each upgrade."
+    )
+    keep: bool = Field(
+        default=True,
+        description="Whether they stay when the release is uninstalled. Without them the cluster deletes every "
+        "Baseline, Branch and ConsolidationJob.",
+    )
+
+
+class NetworkPolicies(Values):
+    """Who may talk to whom, where the network plugin enforces it."""
+
+    enabled: bool = Field(default=True, description="Whether there are NetworkPolicies.")
+    api_from: list[Anything] = Field(
+        default_factory=list,
+        description="Who may call the API, as a NetworkPolicy's `from`. Empty: every pod of the cluster, and whoever "
+        "reaches the Service. A token is needed in any case.",
+    )
+    metrics_from: list[Anything] = Field(
+        default_factory=list, description="Who may read metrics. Empty: every pod of the cluster."
+    )
+    api_server_ports: list[Port] = Field(
+        default_factory=lambda: [443, 6443], min_length=1, description="Ports of the Kubernetes API server."
+    )
+    database_ports: list[Port] = Field(default_factory=lambda: [5432], min_length=1, description="Ports of Postgres.")
+    extra_egress: list[Anything] = Field(
+        default_factory=list,
+        description="More that the operator may reach, as a NetworkPolicy's `egress`. `gitRepositories` and "
+        "`httpSources` on port 443 need nothing here.",
+    )
+
+
+class Uninstall(Values):
+    """What happens before the release is deleted."""
+
+    hook: bool = Field(
+        default=True,
+        description="Whether a Job stops the operator and takes its finalizer off Baselines before the release goes, "
+        "so that no namespace hangs afterwards. It deletes nothing.",
+    )
+
+
+class ChartValues(Values):
+    """Values of the chart."""
+
+    image: Image = Field(default_factory=Image, description="The image that everything runs, but for Postgres.")
+    audience: Annotated[str, StringConstraints(max_length=253)] = Field(
+        default="", description="What tokens for the API must be made for. Empty: `anabranch.<release namespace>`."
+    )
+    generate_secrets: bool = Field(
+        default=True,
+        description="Whether the chart may draw passwords and keys that you do not give. Say false where the chart is "
+        "rendered without the cluster, as Argo CD does: each rendering would draw new ones.",
+    )
+    crds: Crds = Field(default_factory=Crds, description="The definitions of the three resources.")
+    database: Database = Field(default_factory=Database, description="Postgres 15 or later.")
+    migration: Migration = Field(
+        default_factory=Migration, description="The Job that brings the database to the release's schema."
+    )
+    operator: Operator = Field(default_factory=Operator, description="The process that reconciles and publishes.")
+    api: Api = Field(default_factory=Api, description="The process that agents and reviewers call.")
+    git_repositories: dict[EntryName, GitRepository] = Field(
+        default_factory=dict,
+        description="Repositories that sources `git:<name>@<commit>:<path>` may cite, by name.",
+    )
+    http_sources: dict[EntryName, HttpSource] = Field(
+        default_factory=dict, description="Hosts that sources `https://…` may cite, by a name of your choice."
+    )
+    network_policy: NetworkPolicies = Field(
+        default_factory=NetworkPolicies, description="Who may talk to whom, where the network plugin enforces it."
+    )
+    uninstall: Uninstall = Field(default_factory=Uninstall, description="What happens before the release is deleted.")
+    global_: Anything = Field(
+        default_factory=dict, alias="global", description="Helm puts it there where this chart is a dependency."
+    )

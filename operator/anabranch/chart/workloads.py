@@ -1,0 +1,143 @@
+"""The chart's values of what runs: the image, the operator, and the API with its certificate and its cursors."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from anabranch.chart.base import (
+    Anything,
+    DisruptionBudget,
+    Duration,
+    Name,
+    OptionalName,
+    Pods,
+    Port,
+    SecretKey,
+    Values,
+)
+
+
+class Image(Values):
+    """One image for all of it."""
+
+    repository: str = Field(
+        default="anabranch", min_length=1, description="The image, with the registry that you keep it in."
+    )
+    tag: str = Field(default="", description="Its tag. Empty: the chart's `appVersion`.")
+    digest: Annotated[str, StringConstraints(pattern=r"^(sha256:[0-9a-f]{64})?$")] = Field(
+        default="", description="Its digest, `sha256:…`, which then counts and not the tag."
+    )
+    pull_policy: Literal["Always", "IfNotPresent", "Never"] = Field(
+        default="IfNotPresent", description="When it is pulled."
+    )
+    pull_secrets: list[Name] = Field(default_factory=list, description="Secrets to pull it with, by name.")
+
+
+class Operator(Pods):
+    """The operator: one leads, and each works."""
+
+    replicas: Annotated[int, Field(ge=1, le=10)] = Field(
+        default=1, description="Processes. A second one takes over within ten seconds, and works on jobs meanwhile."
+    )
+    workers: Annotated[int, Field(ge=1, le=64)] = Field(default=4, description="Jobs that each works on at once.")
+    namespaces: list[Name] = Field(default_factory=list, description="Serve only these. Empty: all namespaces.")
+    git_credentials_secret: OptionalName = Field(
+        default="",
+        description="Secret whose key `credentials` holds lines `https://user:token@host`, as `git credential-store` "
+        "reads them, for `gitRepositories`.",
+    )
+    pod_disruption_budget: DisruptionBudget = Field(
+        default_factory=DisruptionBudget, description="Its PodDisruptionBudget."
+    )
+    resources: Anything = Field(
+        default_factory=lambda: {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
+        description="Requests and limits of the container.",
+    )
+
+
+class Autoscaling(Values):
+    """A HorizontalPodAutoscaler for the API."""
+
+    enabled: bool = Field(default=False, description="Whether there is one; `api.replicas` then does not count.")
+    min_replicas: Annotated[int, Field(ge=1)] = Field(default=2, description="Fewest replicas.")
+    max_replicas: Annotated[int, Field(ge=1)] = Field(default=10, description="Most replicas.")
+    target_cpu: Annotated[int, Field(ge=1, le=100)] = Field(
+        default=70, description="CPU use that it aims at, in percent of the request."
+    )
+
+
+class Service(Values):
+    """How the API is reached."""
+
+    type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = Field(
+        default="ClusterIP", description="Type of the Service."
+    )
+    port: Port = Field(default=443, description="Its port.")
+    annotations: dict[str, str] = Field(default_factory=dict, description="Its annotations.")
+
+
+class CursorKeys(Values):
+    """The secrets that feed cursors are sealed with."""
+
+    existing_secret: OptionalName = Field(
+        default="", description="Secret that holds them. Empty: the chart makes one, and keeps it over upgrades."
+    )
+    key: SecretKey = Field(
+        default="keys",
+        description="Its key: one secret of 32 characters or more, or two with a comma between while the first takes "
+        "over from the second.",
+    )
+
+
+class IssuerRef(Values):
+    """Who signs the certificate."""
+
+    name: OptionalName = Field(
+        default="", description="Name of the issuer. Empty: an authority of the release's own, run by cert-manager."
+    )
+    kind: str = Field(default="Issuer", min_length=1, description="`Issuer`, `ClusterIssuer` or another kind.")
+    group: str = Field(default="cert-manager.io", min_length=1, description="Its API group.")
+
+
+class Tls(Values):
+    """The API's certificate."""
+
+    mode: Literal["auto", "certManager", "generated", "existingSecret", "disabled"] = Field(
+        default="auto",
+        description="`certManager`: cert-manager issues and renews it. `generated`: the chart makes it with an "
+        "authority of its own, and keeps both over upgrades. `auto`: the first where cert-manager is installed, unless "
+        "there is a generated one already; else the second. `existingSecret`: yours. `disabled`: plain HTTP, "
+        "for a mesh that encrypts.",
+    )
+    existing_secret: OptionalName = Field(
+        default="", description="Mode `existingSecret`: a Secret with `tls.crt`, `tls.key`, and `ca.crt` for clients."
+    )
+    extra_names: list[str] = Field(
+        default_factory=list, description="More DNS names that the API is called by, besides those of its Service."
+    )
+    days: Annotated[int, Field(ge=2, le=3650)] = Field(
+        default=3650, description="Mode `generated`: days that certificate and authority hold."
+    )
+    duration: Duration = Field(default="2160h", description="Mode `certManager`: how long a certificate holds.")
+    issuer_ref: IssuerRef = Field(default_factory=IssuerRef, description="Mode `certManager`: who signs.")
+
+
+class Api(Pods):
+    """The HTTP API, which keeps nothing."""
+
+    replicas: Annotated[int, Field(ge=1)] = Field(default=2, description="Processes.")
+    autoscaling: Autoscaling = Field(
+        default_factory=Autoscaling, description="Follow the load by a HorizontalPodAutoscaler."
+    )
+    pod_disruption_budget: DisruptionBudget = Field(
+        default_factory=DisruptionBudget, description="Its PodDisruptionBudget."
+    )
+    service: Service = Field(default_factory=Service, description="How it is reached.")
+    cursor_keys: CursorKeys = Field(default_factory=CursorKeys, description="What feed cursors are sealed with.")
+    tls: Tls = Field(default_factory=Tls, description="Its certificate.")
+    resources: Anything = Field(
+        default_factory=lambda: {"requests": {"cpu": "200m", "memory": "192Mi"}, "limits": {"memory": "768Mi"}},
+        description="Requests and limits of the container.",
+    )
