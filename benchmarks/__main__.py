@@ -21,7 +21,7 @@ from benchmarks import measure, stage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ROWS = ("importing", "forking", "publishing", "git", "restoring", "growth")
+ROWS = ("importing", "forking", "publishing", "git", "restoring", "growth", "starting", "finding")
 """The modules, in the order in which ``all`` runs them: what changes a shared line most comes last of those on it."""
 
 README = Path(__file__).with_name("README.md")

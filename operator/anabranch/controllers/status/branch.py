@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from anabranch.branches.consent import GRANT_REVOKED, REVOKED
 from anabranch.controllers.status.conditions import Draft, Seen, dated
 from anabranch.model.canonical import hash_text
 from anabranch.model.crd import BranchStatus, ParentManifest
@@ -44,8 +45,7 @@ def _drafts(branch: BranchRow) -> list[Draft]:
     of = f"generation {branch.parent_generation} of {branch.baseline_namespace}/{branch.baseline_name}"
     match branch.phase:
         case "Denied":
-            message = "The agent's grant to fork was revoked: the branch takes no more findings. Make another one."
-            return [Draft("Ready", "False", "GrantRevoked", message), Draft("Stalled", "True", "GrantRevoked", message)]
+            return [Draft("Ready", "False", GRANT_REVOKED, REVOKED), Draft("Stalled", "True", GRANT_REVOKED, REVOKED)]
         case "Completed":
             return [Draft("Ready", "True", "Completed", f"The run, on {of}, is completed.")]
         case "Stale" | "Expired":
