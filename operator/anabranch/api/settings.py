@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from anabranch.manifests.install import DEFAULT_NAMESPACE, default_audience
@@ -27,6 +28,7 @@ class Settings:
         listen_dsn: A direct way to Postgres, where ``dsn`` goes through a transaction pooler.
         kubeconfig: Path of the kubeconfig; None: the usual places.
         drain: Seconds that it goes on answering after it was told to end: as long as balancers take to hear of it.
+        tls: PEM files of the certificate and of its key; None: plain HTTP.
     """
 
     dsn: str = field(repr=False)
@@ -37,6 +39,7 @@ class Settings:
     listen_dsn: str | None = field(default=None, repr=False)
     kubeconfig: str | None = None
     drain: float = 3.0
+    tls: tuple[Path, Path] | None = None
 
     @classmethod
     def from_environment(
@@ -66,7 +69,18 @@ class Settings:
             port=port,
             listen_dsn=environment.get("ANABRANCH_LISTEN_DSN"),
             drain=_seconds(environment, "ANABRANCH_DRAIN_SECONDS", cls.drain),
+            tls=_tls(environment),
         )
+
+
+def _tls(environment: Mapping[str, str]) -> tuple[Path, Path] | None:
+    cert, key = (environment.get(name) for name in ("ANABRANCH_TLS_CERT", "ANABRANCH_TLS_KEY"))
+    if bool(cert) != bool(key):
+        raise InvalidInputError(
+            "A certificate needs its key, and a key its certificate.",
+            hint="Set both ANABRANCH_TLS_CERT and ANABRANCH_TLS_KEY, or neither.",
+        )
+    return (Path(cert), Path(key)) if cert and key else None
 
 
 def _seconds(environment: Mapping[str, str], name: str, default: float) -> float:

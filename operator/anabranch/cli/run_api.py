@@ -24,6 +24,8 @@ def command(dsn: str | None, host: str, port: int) -> None:
     ANABRANCH_SYSTEM_NAMESPACE  anabranch-system unless set
     ANABRANCH_LISTEN_DSN        a direct way to Postgres for LISTEN, where the DSN goes through a pooler
     ANABRANCH_DRAIN_SECONDS     how long it goes on answering, unready, after it was told to end; 3 unless set
+    ANABRANCH_TLS_CERT          PEM file of its certificate, read again when it changes; plain HTTP unless set
+    ANABRANCH_TLS_KEY           PEM file of the certificate's key
     """  # noqa: D301  (click's mark for a paragraph that is not to be wrapped)
     logs.configure()
     run(Settings.from_environment(os.environ, dsn=dsn, host=host, port=port))
