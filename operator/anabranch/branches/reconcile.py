@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from anabranch.branches import waits
+from anabranch.branches import consent, waits
 from anabranch.identity import Caller, grants
 from anabranch.model.errors import GoneError, NotFoundError
 from anabranch.model.ids import LineId, new_branch_id, new_run_id
@@ -42,6 +42,7 @@ async def reconcile(db: Database, resource: BranchResource, *, grants: Grants) -
         branch = await _fork(db, resource, grants)
     if branch is None:
         return
+    granted = await consent.check(db, branch, asked=grants)
     async with db.transaction() as conn:
         if branch.deleted_at is not None:
             await drift.take_back_branch(conn, namespace=branch.namespace, name=branch.name, uid=branch.uid)
@@ -53,9 +54,15 @@ async def reconcile(db: Database, resource: BranchResource, *, grants: Grants) -
             task=resource.spec.task,
             sharing_policy=_sharing_policy(resource),
         )
-        await waits.settle(conn, resource)
+        if granted:
+            await waits.settle(conn, resource)
         # Jobs that a person applied before the branch was there.
         await waiting.wake(conn, needs_namespace=resource.namespace, needs_name=resource.name)
+    if not granted:
+        needs = resource.baseline
+        await waits.wait(
+            db, resource, condition="Stalled", reason=consent.GRANT_REVOKED, message=consent.REVOKED, needs=needs
+        )
     db.notify("work")
     db.notify("status")
 

@@ -25,7 +25,15 @@ GENERATION_PRUNED: Final = "GenerationPruned"
 _LONGEST_SECONDS: Final = 30.0
 
 
-async def wait(db: Database, resource: Resource[Any], *, reason: str, message: str, needs: tuple[str, str]) -> None:
+async def wait(  # noqa: PLR0913  (the words of a condition)
+    db: Database,
+    resource: Resource[Any],
+    *,
+    reason: str,
+    message: str,
+    needs: tuple[str, str],
+    condition: Literal["Reconciling", "Stalled"] = "Reconciling",
+) -> None:
     """Note that a resource waits for something that may come by itself.
 
     Args:
@@ -34,12 +42,13 @@ async def wait(db: Database, resource: Resource[Any], *, reason: str, message: s
         reason: CamelCase.
         message: For people.
         needs: Namespace and name of what it waits for.
+        condition: ``Stalled`` if it cannot come without somebody's doing.
     """
     async with db.connection() as conn:
         before = await waiting.get(conn, namespace=resource.namespace, kind=_kind(resource), name=resource.name)
     attempt = before.attempt + 1 if before is not None and before.uid == resource.uid else 1
     seconds = delay(attempt, chance=random.random(), limit=_LONGEST_SECONDS)  # noqa: S311  (jitter)
-    await _note(db, resource, "Reconciling", reason, message, needs=needs, due_in=timedelta(seconds=seconds))
+    await _note(db, resource, condition, reason, message, needs=needs, due_in=timedelta(seconds=seconds))
 
 
 async def settle(conn: Connection, resource: Resource[Any]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from anabranch.branches import consent
 from anabranch.domain.sharing import Sharing
 from anabranch.identity import Caller, Grant, grants
 from anabranch.store import branches
@@ -43,6 +44,8 @@ async def refusals(
         branch = await branches.get(conn, job.branch_id)
     if branch is None:
         return {}
+    # Whether it may still fork decides over what comes, not over this; but here is where it is noticed.
+    await consent.check(services.db, branch, asked=services.grants)
     agent = Caller.for_service_account(branch.namespace, branch.service_account)
     sharing = Sharing.parse(branch.sharing_policy)
     needs = {row.candidate_id: _needs(row, records.get(row.key)) for row in rows}
