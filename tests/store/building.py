@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
+from anabranch.domain import trie
 from anabranch.domain.facts import Fact
 from anabranch.model.canonical import canonical_bytes, parse_json
 from anabranch.store import importing, lines, publish, records
@@ -87,6 +88,20 @@ async def snapshot(db: Database, line: str, generation: int | None = None) -> di
     async with db.connection() as conn:
         page = await records.page(conn, line=line, generation=generation, limit=1_000, scopes=None)
     return {record.key: parse_json(record.body or b"") for record in page.records}
+
+
+async def nodes(db: Database, line: str, generation: int) -> tuple[dict[str, object], dict[str, object]]:
+    """The nodes that are stored of a generation, and those that its records make: hash and body by path."""
+    shown = "WHERE line = $1 AND from_generation <= $2 AND to_generation > $2"
+    async with db.connection() as conn:
+        stored = await conn.fetch(f"SELECT path, hash, body FROM trie_nodes {shown}", line, generation)
+        found = await conn.fetch(
+            f"SELECT key, revision, scope, content_hash, fact_hash, tombstone FROM record_versions {shown}",
+            line,
+            generation,
+        )
+    made = trie.build(sorted(trie.Descriptor(**row).pair for row in found))
+    return {path: (digest, body) for path, digest, body in stored}, {node.path: (node.hash, node.body) for node in made}
 
 
 async def move(db: Database, line: str, *, to: int, kind: str, pinned: int | None) -> None:

@@ -6,12 +6,13 @@ import itertools
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from tests.store import building
 from tests.store.building import version
 
 from anabranch.baselines import retention
 from anabranch.domain.facts import Fact
 from anabranch.domain.retention import RetentionPolicy
-from anabranch.store import lines, manifests, publish, records, trie
+from anabranch.store import lines, manifests, publish, records
 
 if TYPE_CHECKING:
     from random import Random
@@ -42,7 +43,7 @@ async def generations(db: Database, line: str) -> list[int]:
 async def check(db: Database, line: str) -> None:
     """Every manifest's root is that of its records and of its nodes, and every version has its bodies."""
     for generation in await generations(db, line):
-        stored, rebuilt = await _nodes(db, line, generation)
+        stored, rebuilt = await building.nodes(db, line, generation)
         assert stored == rebuilt, f"the nodes of generation {generation}"
         async with db.connection() as conn:
             manifest = await manifests.resolve(conn, line=line, ref=generation)
@@ -98,23 +99,6 @@ async def head_of(db: Database, line: str) -> lines.HeadRow:
 
 def _live(record: records.RecordRow | None) -> tuple[Any, ...] | None:
     return None if record is None or record.tombstone else (record.revision, record.scope, record.content_hash)
-
-
-async def _nodes(db: Database, line: str, generation: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The nodes that are stored of a generation, and those that its records make."""
-    rebuilt: dict[str, Any] = {}
-
-    async def keep(nodes):
-        rebuilt.update({node.path: (node.hash, node.body) for node in nodes})
-
-    async with db.transaction() as conn:
-        await trie.build(conn, line=line, generation=generation, keep=keep)
-        stored = await conn.fetch(
-            "SELECT * FROM trie_nodes WHERE line = $1 AND from_generation <= $2 AND to_generation > $2",
-            line,
-            generation,
-        )
-    return {row["path"]: (row["hash"], row["body"]) for row in stored}, rebuilt
 
 
 _TIMES = (

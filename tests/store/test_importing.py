@@ -65,6 +65,7 @@ async def test_an_import_makes_generation_1(db, line):
 
 async def test_the_root_is_that_of_the_records_in_whatever_order_and_batches(db, line, monkeypatch):
     monkeypatch.setattr(importing, "_BATCH", 7)
+    monkeypatch.setattr(importing, "_NODES", 11)
     monkeypatch.setattr(trie, "_ROWS", 11)
     given = [record(f"key-{number}", number) for number in range(500)]
     manifest = await load(db, line, *given)

@@ -59,19 +59,8 @@ async def recomputed(db, line, generation):
 
 
 async def nodes_are_those_of_a_rebuild(db, line, generation):
-    rebuilt = {}
-
-    async def keep(nodes):
-        rebuilt.update({node.path: (node.hash, node.body) for node in nodes})
-
-    async with db.transaction() as conn:
-        await trie.build(conn, line=line, generation=generation, keep=keep)
-        stored = await conn.fetch(
-            "SELECT * FROM trie_nodes WHERE line = $1 AND from_generation <= $2 AND to_generation > $2",
-            line,
-            generation,
-        )
-    return {row["path"]: (row["hash"], row["body"]) for row in stored} == rebuilt
+    stored, rebuilt = await building.nodes(db, line, generation)
+    return stored == rebuilt
 
 
 async def feed(db, line):

@@ -7,14 +7,13 @@ changed keys as of any retained generation. What the nodes mean is `anabranch.do
 from __future__ import annotations
 
 import asyncio
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.domain import trie
 from anabranch.store import greenlets, manifests, queries
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from anabranch.store.database import Connection
     from anabranch.store.manifests import ManifestRow
@@ -25,7 +24,7 @@ _PATHS: Final = 20_000
 """Paths a query."""
 
 _ROWS: Final = 2_000
-"""Records a fetch, and nodes a write, where a whole trie is built: some 15 ms of hashing between two awaits."""
+"""Records a fetch, where a whole trie is built: some 15 ms of hashing between two awaits."""
 
 _FULL_LEAF: Final = 40
 """Mean size of a leaf from which some of its siblings are split already."""
@@ -92,31 +91,10 @@ async def prove(conn: Connection, *, line: str, generation: int, key: str) -> tr
             known |= await _missing(conn, line=line, generation=generation, error=error)
 
 
-async def build(
-    conn: Connection,
-    *,
-    line: str,
-    generation: int,
-    keep: Callable[[list[trie.TrieNode]], Awaitable[None]] | None = None,
-) -> bytes:
-    """The root hash of a generation, from its records alone; memory is bounded whatever their number.
-
-    Args:
-        conn: Inside a transaction, whose settings change for it.
-        line: The line.
-        generation: Whose records.
-        keep: Is given all nodes, some at a time, children before parents.
-    """
-    await _sql.relax(conn)
-    async with _sql.descriptors_cursor(conn, line=line, generation=generation) as cursor:
-        rows = await cursor
-        # The trie is built by a generator that asks for pairs; here it may wait for Postgres in between.
-        root: bytes = await greenlets.run(_build, rows, keep)
-    return root
-
-
 async def recompute_root(conn: Connection, *, line: str, generation: int) -> bytes:
     """The root hash that the records of a generation have now: equal to its manifest's hash, or the table was altered.
+
+    Memory is bounded, whatever their number.
 
     Args:
         conn: Inside a transaction, whose settings change for it.
@@ -128,19 +106,13 @@ async def recompute_root(conn: Connection, *, line: str, generation: int) -> byt
         NotFoundError: If there never was such a generation, or line.
     """
     await manifests.resolve(conn, line=line, ref=generation)
-    root = await build(conn, line=line, generation=generation)
+    await _sql.relax(conn)
+    async with _sql.descriptors_cursor(conn, line=line, generation=generation) as cursor:
+        rows = await cursor
+        # The trie is built by a generator that asks for pairs; here it may wait for Postgres in between.
+        root: bytes = await greenlets.run(trie.root_of, _pairs(rows))
     # Pruned meanwhile, it would have lost some of its records.
     await manifests.resolve(conn, line=line, ref=generation)
-    return root
-
-
-def _build(rows: Any, keep: Callable[[list[trie.TrieNode]], Awaitable[None]] | None) -> bytes:
-    built = trie.build(_pairs(rows))
-    root = trie.EMPTY_ROOT
-    while some := list(islice(built, _ROWS)):
-        root = some[-1].hash
-        if keep is not None:
-            greenlets.wait(keep(some))
     return root
 
 
