@@ -36,15 +36,19 @@ class Server(uvicorn.Server):
         self._loop = asyncio.get_running_loop()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to end: on a signal. A second one ends it without draining."""
-        if self._parts.waking.ending:
-            super().handle_exit(sig, frame)
-        else:
-            self._loop.call_soon_threadsafe(self._leave, sig, frame)
+        """Begin to end: on a signal. A second one ends it without draining.
 
-    def _leave(self, sig: int, frame: FrameType | None) -> None:
+        uvicorn's own way would end the process by the signal that it has served, as if it had been killed by it.
+        """
+        del sig, frame
+        if self._parts.waking.ending:
+            self.should_exit = True
+        else:
+            self._loop.call_soon_threadsafe(self._leave)
+
+    def _leave(self) -> None:
         self._parts.waking.end()
-        self._loop.call_later(self._drain, super().handle_exit, sig, frame)
+        self._loop.call_later(self._drain, setattr, self, "should_exit", True)
 
 
 async def serve(settings: Settings) -> None:
