@@ -325,6 +325,8 @@ def test_kubectl_explains_every_field(installed, crd):
     shown = "".join(installed.kubectl("explain", f"{names['plural']}.spec").split())
     for field in schema["properties"]["spec"]["properties"].values():
         assert "".join(field["description"].split()) in shown
+    listed = set(installed.kubectl("explain", names["plural"], "--recursive").split())
+    assert {path.rpartition(".")[2].removesuffix("[]") for path in wanted if path} <= listed
 
 
 # GitOps

@@ -1,0 +1,43 @@
+"""Events are sent without haste while there is work, and at once when the process ends."""
+
+import asyncio
+import time
+
+from anabranch.controllers.announcer import Announcer
+from anabranch.kube.events import ObjectRef, Occurrence
+from anabranch.kube.kinds import BRANCH
+
+
+class Kube:
+    """Notes the Events that are created."""
+
+    def __init__(self):
+        self.told = []
+
+    async def create(self, _kind, body, *, namespace):
+        self.told.append((namespace, body["reason"], body["note"]))
+
+
+async def test_events_trickle_and_are_all_told_in_a_hurry_at_the_end():
+    kube = Kube()
+    announcer = Announcer(kube, instance="test")
+    for number in range(40):
+        about = ObjectRef(BRANCH, "team", f"run-{number}", f"uid-{number}")
+        announcer.tell(about, Occurrence("Forked", f"Forked {number}.", key="1"))
+    sending = asyncio.create_task(announcer.run())
+    await asyncio.sleep(0.2)
+    assert 4 <= len(kube.told) <= 16
+    began = time.monotonic()
+    await announcer.drain(5)
+    assert len({note for _, _, note in kube.told}) == 40
+    assert time.monotonic() - began < 0.4
+    sending.cancel()
+    await asyncio.wait({sending})
+
+
+async def test_a_queue_that_does_not_empty_holds_up_no_end():
+    announcer = Announcer(Kube(), instance="test")
+    announcer.tell(ObjectRef(BRANCH, "team", "run", "uid"), Occurrence("Forked", "Forked.", key="1"))
+    began = time.monotonic()
+    await announcer.drain(0.05)  # nobody sends
+    assert time.monotonic() - began < 1
