@@ -1,7 +1,7 @@
 """No-op jobs from claim to done, next to procrastinate and pgqueuer, each batching where it can.
 
 Ours is the operator's own `Workers` on jobs whose batches hold no change: a claim takes as many as there are slots, and
-those that need no work are finished by one statement; every job is fenced, leased and logged in between as ever.
+such jobs are done by being taken, each fenced and logged as ever; those that need work get a task and a lease.
 pgqueuer fetches and finishes in batches of the same size. procrastinate fetches and finishes one job at a time, by as
 many concurrent tasks as serve it best here. All jobs are there before the clock starts, on the same durable server, and
 one process works on them with as many connections as the operator has.
@@ -99,7 +99,6 @@ async def ours(line: Line, jobs: int) -> float:
     workers = Workers(
         db,
         advance=lambda job: work.advance(services, job),
-        finish_idle=lambda some: work.finish_idle(services, some),
         holder="benchmark",
         slots=BATCH,
         changed=changed,

@@ -372,25 +372,20 @@ async def test_many_jobs_are_claimed_by_index(db):
     assert "Seq Scan on jobs" not in text, text
 
 
-async def test_claimed_jobs_without_a_change_are_finished_together_and_nobody_elses(db):
-    """Their batches are empty; one with a change, and one that was claimed again meanwhile, stay as they are."""
-    branches = [await new_branch(db, name=name) for name in ("empty", "full", "lost")]
+async def test_a_job_without_a_change_is_done_by_being_claimed(db):
+    """An empty final batch leaves nothing to decide on; a job with one change among its batches is worked on."""
+    branches = [await new_branch(db, name=name) for name in ("empty", "full")]
     async with db.connection() as conn:
-        for branch, changes in zip(branches, (0, 1, 0), strict=True):
-            await receive(conn, branch, 1, changes=changes)
+        for branch, changes in zip(branches, ((0, 0), (0, 1)), strict=True):
+            for sequence, count in enumerate(changes, start=1):
+                await receive(conn, branch, sequence, changes=count)
             await open_automatic(conn, branch)
     found = {job.branch_id: job for job in await claim(db)}
-    empty, full, lost = (found[branch.branch_id] for branch in branches)
-    before = await line_of(db, empty)
-    async with db.connection() as conn:
-        await leases.release(conn, job=lost, due_in=timedelta(0))
-    await claim(db, holder="another")
-    async with db.connection() as conn:
-        assert await leases.finish_idle(conn, [empty, full, lost], reason="NothingToPublish") == {empty.job_id}
-        assert await leases.finish_idle(conn, [empty, full, lost], reason="NothingToPublish") == set()
-    done, kept, other = await reload(db, empty), await reload(db, full), await reload(db, lost)
-    assert (done.state, done.reason, done.holder, done.due_at) == ("published", "NothingToPublish", None, None)
-    assert done.finished_at is not None
-    assert (await steps(db, done))[-1] == ("received", "published")
-    assert (await line_of(db, empty)).version == before.version + 1
-    assert [(job.state, job.holder) for job in (kept, other)] == [("received", "worker"), ("received", "another")]
+    empty, full = (found[branch.branch_id] for branch in branches)
+    assert (full.state, full.holder) == ("received", "worker")
+    assert (empty.state, empty.reason, empty.holder, empty.due_at) == ("published", "NothingToPublish", None, None)
+    assert (empty.fence, empty.finished_at is not None) == (1, True)
+    assert (await steps(db, empty))[-1] == ("received", "published")
+    line = await line_of(db, empty)
+    assert await claim(db) == []
+    assert (await line_of(db, empty)).version == line.version

@@ -70,14 +70,8 @@ def due(name="scout-1", **changes):
     return replace(job(name=name, job_id=f"job_{name}", **changes).job)
 
 
-async def none_idle(_claimed):
-    return set()
-
-
-def made(advance, *, slots=2, changed=lambda: None, finish_idle=none_idle):
-    return workers.Workers(
-        Database(), advance=advance, finish_idle=finish_idle, holder="me", slots=slots, changed=changed
-    )
+def made(advance, *, slots=2, changed=lambda: None):
+    return workers.Workers(Database(), advance=advance, holder="me", slots=slots, changed=changed)
 
 
 async def until(condition):
@@ -240,31 +234,13 @@ async def test_a_ring_that_nobody_waited_for_is_heard_by_the_next_who_waits():
     assert loop.time() - began >= 0.04
 
 
-async def test_jobs_that_need_no_work_are_finished_together_and_take_no_slot(leases):
-    begun, asked = [], []
+async def test_a_job_that_was_done_by_being_claimed_takes_no_slot(leases):
+    begun, rung = [], []
 
     async def advance(job):
         begun.append(job.name)
 
-    async def finish_idle(claimed):
-        asked.append([job.name for job in claimed])
-        return {"job_idle"}
-
-    leases.due = [due("idle"), due("scout-1")]
-    await made(advance, finish_idle=finish_idle).look()
-    await until(lambda: begun)
-    assert (begun, asked) == (["scout-1"], [["idle", "scout-1"]])
-
-
-async def test_jobs_are_worked_on_when_it_cannot_be_told_which_need_none(leases):
-    begun = []
-
-    async def advance(job):
-        begun.append(job.name)
-
-    async def finish_idle(_claimed):
-        raise UnavailableError("Postgres is away.")
-
-    leases.due = [due("scout-1")]
-    await made(advance, finish_idle=finish_idle).look()
-    await until(lambda: begun)
+    leases.due = [due("idle", state="published"), due("scout-1")]
+    await made(advance, changed=lambda: rung.append(True)).look()
+    await until(lambda: len(rung) == 2)
+    assert begun == ["scout-1"]

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from anabranch.consolidation import holding
 from anabranch.consolidation.importing import begin, import_batches
 from anabranch.consolidation.publishing import publish_accepted
 from anabranch.consolidation.reviewing import review
 from anabranch.consolidation.validating import validate
-from anabranch.store import leases
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping
 
     from anabranch.consolidation.services import Services
     from anabranch.model.objects import JobState
@@ -32,28 +30,6 @@ _STEPS: Final[Mapping[JobState, Step]] = {
     "awaiting_review": review,
     "publishing": publish_accepted,
 }
-
-
-async def finish_idle(services: Services, jobs: Sequence[JobRow]) -> set[str]:
-    """Finish those of some jobs that were claimed together that bring no change, as an empty final batch does.
-
-    They would pass every state one after the other, to publish nothing in the end.
-
-    Args:
-        services: The parts.
-        jobs: As `leases.claim` gave them.
-
-    Returns:
-        The ids of the finished ones.
-
-    Raises:
-        UnavailableError: If Postgres cannot be reached.
-    """
-    async with services.db.connection() as conn:
-        finished = await leases.finish_idle(conn, jobs, reason=holding.NOTHING_TO_PUBLISH)
-    if finished:
-        holding.announce(services.db)
-    return finished
 
 
 async def advance(services: Services, job: JobRow) -> None:

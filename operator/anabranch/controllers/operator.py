@@ -109,7 +109,6 @@ class _Process:
         self._workers = Workers(
             db,
             advance=lambda job: work.advance(services, job),
-            finish_idle=lambda claimed: work.finish_idle(services, claimed),
             holder=identity,
             slots=settings.workers,
             changed=self._ring,

@@ -23,7 +23,7 @@ from anabranch.model.errors import AnabranchError, UnavailableError
 from anabranch.store import jobs, leases
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Sequence
+    from collections.abc import Awaitable, Callable
 
     from anabranch.store.database import Connection, Database
     from anabranch.store.jobs import JobRow
@@ -39,7 +39,6 @@ class Workers:
     Args:
         db: Of the jobs.
         advance: Runs a claimed job as far as it goes.
-        finish_idle: Finishes those of some claimed jobs that need no work, all at once; gives their ids.
         holder: This process: unique, and not used again after a restart.
         slots: Jobs at once.
         changed: Called when jobs were claimed or let go: there may be more to do, and a status to write.
@@ -47,19 +46,17 @@ class Workers:
 
     name = "jobs"
 
-    def __init__(  # noqa: PLR0913  (its parts, by keyword)
+    def __init__(
         self,
         db: Database,
         *,
         advance: Callable[[JobRow], Awaitable[None]],
-        finish_idle: Callable[[Sequence[JobRow]], Awaitable[Collection[str]]],
         holder: str,
         slots: int,
         changed: Callable[[], None],
     ) -> None:
         self._db = db
         self._advance = advance
-        self._finish_idle = finish_idle
         self._holder = holder
         self._slots = slots
         self._changed = changed
@@ -73,10 +70,9 @@ class Workers:
         if free > 0 and not self._stopped:
             async with self._db.connection() as conn:
                 claimed = await leases.claim(conn, holder=self._holder, limit=free)
-            finished = await self._finished(claimed)
             for job in claimed:
-                if job.job_id in finished:
-                    continue
+                if job.state == "published":
+                    continue  # it needed no work
                 task = asyncio.create_task(self._work(job), name=f"job {job.name}")
                 self._running.add(task)
                 task.add_done_callback(self._ended)
@@ -93,14 +89,6 @@ class Workers:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-
-    async def _finished(self, claimed: Sequence[JobRow]) -> Collection[str]:
-        """The ids of the jobs that needed no work. Where it cannot be told, each job's own task finds out."""
-        try:
-            return await self._finish_idle(claimed) if claimed else ()
-        except UnavailableError as error:
-            _log.warning("idle jobs not finished at once", error=str(error))
-            return ()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)

@@ -216,10 +216,10 @@ async def unassigned(conn: Connection, *, limit: int) -> list[Unassigned]:
 async def _refusal(conn: Connection, arrival: Arrival) -> AnabranchError | None:
     """Why a batch was not received, or None if it may be tried again."""
     branch = await _sql.refusal(conn, line=arrival.line, branch_id=arrival.branch_id)
+    if branch is not None and (error := _ended(branch, arrival.sequence)):
+        return error
     if branch is None or branch["deleted_at"] is not None:
         return NotFoundError(f"There is no branch {arrival.branch_id}.", hint="Use the id in the Branch's status.")
-    if error := _ended(branch, arrival.sequence):
-        return error
     limit = branch["batch_bytes"]
     if limit is not None and len(arrival.body) > limit:
         return TooLargeError(

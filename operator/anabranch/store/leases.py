@@ -39,7 +39,8 @@ async def claim(conn: Connection, *, holder: str, limit: int) -> list[JobRow]:
     """Take due jobs of any line that is not paused.
 
     A job whose last holder let the lease run out counts one more attempt; beyond its retry limit it is given up
-    instead.
+    instead. A job whose batches hold no change is done by being taken, however many there are: it comes ``published``,
+    and is held by nobody.
 
     Args:
         conn: A connection.
@@ -133,39 +134,6 @@ async def hold(conn: Connection, *, jobs: Sequence[JobRow]) -> set[str]:
         holders=[job.holder for job in jobs],
     )
     return set(await queries.rows(found, lambda row: str(row["job_id"])))
-
-
-async def finish_idle(conn: Connection, jobs: Sequence[JobRow], *, reason: str) -> set[str]:
-    """Finish those of some jobs whose batches hold no change, such as a final one: there is nothing to decide on.
-
-    It is one statement a line, for as many jobs as were claimed at once. A job that is not held any more, or has moved
-    on, is left alone.
-
-    Args:
-        conn: A connection.
-        jobs: As last claimed, by one holder.
-        reason: CamelCase, for the resources' conditions.
-
-    Returns:
-        The ids of the jobs that are ``published`` now.
-    """
-    of_lines: dict[str, list[JobRow]] = {}
-    for job in jobs:
-        if job.state == "received" and job.origin == "Branch":
-            of_lines.setdefault(job.line, []).append(job)
-    finished: set[str] = set()
-    for line, received in of_lines.items():
-        found = _sql.finish_idle(
-            conn,
-            line=line,
-            job_ids=[job.job_id for job in received],
-            fences=[job.fence for job in received],
-            holder=received[0].holder,
-            reason=reason,
-            detail="Its batches hold no changes.",
-        )
-        finished.update(await queries.rows(found, lambda row: str(row["job_id"])))
-    return finished
 
 
 async def release(conn: Connection, *, job: JobRow, due_in: timedelta | None = None) -> None:

@@ -1,13 +1,26 @@
 -- name: claim(holder, limit)
 -- Take due jobs of lines that are not paused. A lease that ran out counts as a failure: too many, and the job is given up.
+-- A job whose batches hold no change, as an empty final one, is done by being taken: nothing is to be decided on.
+--
+-- However many are due, the index on due_at is walked no further than the limit. So nothing here must invite the planner to
+-- collect and sort: it asks for the line's state as a value, and a finished job has no due_at.
 WITH due AS MATERIALIZED (
-    SELECT j.line, j.job_id, j.holder
+    SELECT j.line, j.job_id, j.holder,
+           (j.state = 'received' AND j.origin = 'Branch' AND j.holder IS NULL
+            AND (SELECT true FROM batches AS b
+                 WHERE b.line = j.line AND b.branch_id = j.branch_id
+                   AND b.sequence BETWEEN j.from_sequence AND j.through_sequence AND b.changes > 0
+                 LIMIT 1) IS NULL
+            AND j.through_sequence - j.from_sequence + 1 =
+                (SELECT count(*) FROM batches AS b
+                 WHERE b.line = j.line AND b.branch_id = j.branch_id
+                   AND b.sequence BETWEEN j.from_sequence AND j.through_sequence)) AS idle
     FROM jobs AS j
-    WHERE j.due_at <= statement_timestamp() AND j.finished_at IS NULL
+    WHERE j.due_at <= statement_timestamp()
       AND (j.lease_deadline IS NULL OR j.lease_deadline <= statement_timestamp())
-      AND EXISTS (SELECT FROM lines AS l JOIN line_heads AS h ON h.line = l.line
-                  WHERE l.line = j.line AND l.deleted_at IS NULL
-                    AND NOT h.suspended AND h.pinned_generation IS NULL)
+      AND (SELECT l.deleted_at IS NULL AND NOT h.suspended AND h.pinned_generation IS NULL
+           FROM lines AS l JOIN line_heads AS h ON h.line = l.line
+           WHERE l.line = j.line)
     ORDER BY j.due_at
     LIMIT :limit
     FOR UPDATE OF j SKIP LOCKED
@@ -26,7 +39,15 @@ WITH due AS MATERIALIZED (
         retry_at = NULL,
         version = version + 1
     -- Ids carry their line, so the two lists match pairwise; this form is an index scan, IN (SELECT … LIMIT) is not.
-    WHERE line = ANY(ARRAY(SELECT due.line FROM due)) AND job_id = ANY(ARRAY(SELECT due.job_id FROM due))
+    WHERE line = ANY(ARRAY(SELECT due.line FROM due WHERE NOT due.idle))
+      AND job_id = ANY(ARRAY(SELECT due.job_id FROM due WHERE NOT due.idle))
+    RETURNING *
+), done AS (
+    UPDATE jobs
+    SET fence = fence + 1, state = 'published', reason = 'NothingToPublish', attempt = 0, last_error = NULL,
+        retry_at = NULL, due_at = NULL, finished_at = statement_timestamp(), version = version + 1
+    WHERE line = ANY(ARRAY(SELECT due.line FROM due WHERE due.idle))
+      AND job_id = ANY(ARRAY(SELECT due.job_id FROM due WHERE due.idle))
     RETURNING *
 ), logged AS (
     INSERT INTO transitions (line, job_id, from_state, to_state, attempt, fence, holder, detail)
@@ -34,12 +55,21 @@ WITH due AS MATERIALIZED (
     FROM claimed AS c
     JOIN due ON due.line = c.line AND due.job_id = c.job_id
     WHERE due.holder IS NOT NULL
+    UNION ALL
+    SELECT d.line, d.job_id, 'received', d.state, d.attempt, d.fence, :holder, 'Its batches hold no changes.'
+    FROM done AS d
 ), baselines AS (
-    -- Whose jobs were given up: their counts changed, and what waited for the job's end is looked at.
-    UPDATE lines SET version = version + 1, due_at = statement_timestamp()
-    WHERE line = ANY(ARRAY(SELECT c.line FROM claimed AS c WHERE c.failed)) AND deleted_at IS NULL
+    -- Whose jobs were given up or are done: their counts changed; what waited for the end of one given up is looked at.
+    UPDATE lines
+    SET version = version + 1,
+        due_at = CASE WHEN line = ANY(ARRAY(SELECT c.line FROM claimed AS c WHERE c.failed))
+                 THEN statement_timestamp() ELSE due_at END
+    WHERE line = ANY(ARRAY(SELECT c.line FROM claimed AS c WHERE c.failed UNION SELECT d.line FROM done AS d))
+      AND deleted_at IS NULL
 )
-SELECT * FROM claimed WHERE NOT failed;
+SELECT * FROM claimed WHERE NOT failed
+UNION ALL
+SELECT * FROM done;
 
 -- name: claim_one(line, job_id, holder)^
 -- Take one job, due or not, unless somebody holds it or its line is paused.
@@ -111,36 +141,6 @@ JOIN jobs AS j ON j.line = :line AND j.job_id = known.job_id
 WHERE j.state = known.state AND j.fence = known.fence AND j.holder = known.holder AND j.finished_at IS NULL
 ORDER BY j.job_id
 FOR NO KEY UPDATE OF j;
-
--- name: finish_idle(line, job_ids, fences, holder, reason, detail)
--- Finish those of a line's claimed jobs whose batches hold no change: all of them in one statement.
-WITH idle AS MATERIALIZED (
-    SELECT j.job_id, j.fence
-    FROM unnest(:job_ids::text[], :fences::bigint[]) AS c (job_id, fence)
-    JOIN jobs AS j ON j.line = :line AND j.job_id = c.job_id AND j.fence = c.fence
-    WHERE j.holder = :holder AND j.state = 'received' AND j.origin = 'Branch' AND j.finished_at IS NULL
-      AND j.through_sequence - j.from_sequence + 1 =
-          (SELECT count(*) FROM batches AS b
-           WHERE b.line = :line AND b.branch_id = j.branch_id
-             AND b.sequence BETWEEN j.from_sequence AND j.through_sequence AND b.changes = 0)
-), baseline AS (
-    -- Before the jobs, as in advance.
-    UPDATE lines AS l SET version = l.version + 1
-    WHERE l.line = :line AND EXISTS (SELECT FROM idle)
-    RETURNING l.line
-), moved AS (
-    UPDATE jobs
-    SET state = 'published', reason = :reason, attempt = 0, last_error = NULL, holder = NULL, lease_deadline = NULL,
-        due_at = NULL, finished_at = statement_timestamp(), version = version + 1
-    WHERE (SELECT count(*) FROM baseline) >= 0
-      AND line = :line AND job_id = ANY(ARRAY(SELECT idle.job_id FROM idle))
-      AND holder = :holder AND state = 'received' AND finished_at IS NULL
-    RETURNING line, job_id, fence
-), logged AS (
-    INSERT INTO transitions (line, job_id, from_state, to_state, attempt, fence, holder, detail)
-    SELECT line, job_id, 'received', 'published', 0, fence, :holder, :detail FROM moved
-)
-SELECT job_id FROM moved;
 
 -- name: release(line, job_id, fence, holder, due_in)!
 -- Let go of a job; it is due then, or at once if somebody knocked.
