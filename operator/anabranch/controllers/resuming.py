@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from anabranch.kube.kinds import OwnName
     from anabranch.store.database import Database
 
-GATHER_SECONDS: Final = 0.05
+GATHER_SECONDS: Final = 0.02
 """How long the first of a handful waits for more."""
 
 _IDS: Final[dict[OwnName, str]] = {"Branch": "branchId", "ConsolidationJob": "jobId"}
@@ -36,7 +36,7 @@ class Resuming:
     def __init__(self, db: Database) -> None:
         self._db = db
         self._gathered: dict[OwnName, dict[drift.Sighting, asyncio.Future[bool]]] = {kind: {} for kind in _IDS}
-        self._asking: dict[OwnName, asyncio.Task[None]] = {}
+        self._asking: set[asyncio.Task[None]] = set()
 
     async def is_settled(self, kind: OwnName, body: Mapping[str, Any]) -> bool:
         """Whether Postgres has an object as it is, and nothing but its spec matters to it.
@@ -55,17 +55,18 @@ class Resuming:
         if sighting is None:
             return False
         gathered = self._gathered[kind]
+        if not gathered:
+            task = asyncio.create_task(self._ask(kind), name=f"compare each {kind}")
+            self._asking.add(task)
+            task.add_done_callback(self._asking.discard)
         if sighting not in gathered:
             gathered[sighting] = asyncio.get_running_loop().create_future()
-        if kind not in self._asking:
-            self._asking[kind] = asyncio.create_task(self._ask(kind), name=f"compare each {kind}")
         return await gathered[sighting]
 
     async def _ask(self, kind: OwnName) -> None:
         """Wait for more, then ask for all of them."""
         await asyncio.sleep(GATHER_SECONDS)
         asked, self._gathered[kind] = self._gathered[kind], {}
-        del self._asking[kind]
         try:
             async with self._db.connection() as conn:
                 unchanged = await drift.unchanged(conn, kind=kind, sightings=list(asked))

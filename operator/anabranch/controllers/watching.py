@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from anabranch.kube.kinds import OwnName
 
 _PREFIX: Final = "kopf.anabranch.dev"
-_WORKERS: Final = 100
+_WORKERS: Final = 500
+"""Objects at once; what each of them does is bounded elsewhere. Most of them only wait to be asked about together."""
+
 _PAGE: Final = 500
 """Objects of one answer to the first listing: all of 10,000 at once take 100 MB to read."""
 
