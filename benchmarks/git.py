@@ -120,7 +120,8 @@ class Repository:
     def _write(self, entries: Iterable[tuple[bytes, bytes, bytes]]) -> bytes:
         """A tree of (mode, name, id)."""
         body = b"".join(b"%b %b\0%b" % entry for entry in sorted(entries, key=lambda entry: entry[1]))
-        return self.git.write(ObjectType.TREE, body).raw
+        raw: bytes = self.git.write(ObjectType.TREE, body).raw
+        return raw
 
     def _leaf(self, names: Iterable[str]) -> bytes:
         return self._write((b"100644", name.encode(), hashlib.sha1(name.encode()).digest()) for name in names)

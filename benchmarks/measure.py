@@ -124,6 +124,19 @@ async def machine(dsn: str) -> dict[str, Any]:
 _TOLD = ["fsync", "synchronous_commit", "shared_buffers", "max_wal_size"]
 
 
+def save(row: Row, *, judged: bool, about: dict[str, Any] | None = None) -> None:
+    """Write a row to a file of its own.
+
+    Args:
+        row: What was found.
+        judged: Whether sizes were those of the bar.
+        about: The machine.
+    """
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    body = {**asdict(row), "judged": judged, "machine": about}
+    (FOLDER / f"{row.name}.json").write_text(json.dumps(body, indent=2, ensure_ascii=False) + "\n")
+
+
 def report(rows: Iterable[Row], *, judged: bool = True, about: dict[str, Any] | None = None) -> None:
     """Print a table of rows, and write each to a file of its own.
 
@@ -133,10 +146,8 @@ def report(rows: Iterable[Row], *, judged: bool = True, about: dict[str, Any] | 
         about: The machine, for the files.
     """
     rows = list(rows)
-    FOLDER.mkdir(parents=True, exist_ok=True)
     for row in rows:
-        body = {**asdict(row), "judged": judged, "machine": about}
-        (FOLDER / f"{row.name}.json").write_text(json.dumps(body, indent=2) + "\n")
+        save(row, judged=judged, about=about)
     Console(width=None if os.isatty(1) else 180).print(_table(rows, judged=judged))
 
 
