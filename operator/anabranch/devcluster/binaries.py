@@ -1,7 +1,7 @@
-"""The programs of the control plane, built from the Go modules that ``go.mod`` and ``go.sum`` beside this file pin.
+"""The programs of the local cluster, built from the Go modules that ``go.mod`` and ``go.sum`` beside this file pin.
 
 A build is slow the first time (minutes) and never needed again: its result goes to a cache folder that is named after
-those two files, so another version never meets an old program.
+what it is made from, so another version never meets an old program. What only a node needs is built only for one.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import time
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,13 +28,58 @@ if TYPE_CHECKING:
 MODULE = Path(__file__).resolve().parent
 """Where go.mod is; it pins every component, and its replace lines map Kubernetes' staging modules."""
 
-PACKAGES = {
-    "etcd": "go.etcd.io/etcd/server/v3",
-    "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
-    "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
-    "kubectl": "k8s.io/kubernetes/cmd/kubectl",
+HELM3 = MODULE / "helm3"
+"""The module of Helm 3, which needs other versions of nearly everything."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a program is built from.
+
+    Attributes:
+        package: Its Go package.
+        module: The folder of the go.mod that pins it.
+        stamps: Variables that the linker sets, beside Kubernetes' own, by their full name.
+    """
+
+    package: str
+    module: Path = MODULE
+    stamps: tuple[tuple[str, str], ...] = ()
+
+
+CONTROL_PLANE = {
+    "etcd": Source("go.etcd.io/etcd/server/v3"),
+    "kube-apiserver": Source("k8s.io/kubernetes/cmd/kube-apiserver"),
+    "kube-controller-manager": Source("k8s.io/kubernetes/cmd/kube-controller-manager"),
+    "kubectl": Source("k8s.io/kubernetes/cmd/kubectl"),
 }
-"""The Go package of each program."""
+"""What every cluster runs."""
+
+NODE = {
+    "kube-scheduler": Source("k8s.io/kubernetes/cmd/kube-scheduler"),
+    "kubelet": Source("k8s.io/kubernetes/cmd/kubelet"),
+    "kube-proxy": Source("k8s.io/kubernetes/cmd/kube-proxy"),
+    "coredns": Source("./node/programs/coredns"),
+    "pause": Source("./node/programs/pause"),
+}
+"""What a cluster with a node runs besides."""
+
+HELM = {
+    "helm": Source("helm.sh/helm/v4/cmd/helm", stamps=(("helm.sh/helm/v4/internal/version.version", "v4.1.0"),)),
+    # The default of Helm 3 is Kubernetes 1.20, whatever it is built with: `helm template` would refuse our charts.
+    "helm3": Source(
+        "helm.sh/helm/v3/cmd/helm",
+        module=HELM3,
+        stamps=(
+            ("helm.sh/helm/v3/internal/version.version", "v3.18.6"),
+            ("helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor", "1"),
+            ("helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor", "33"),
+        ),
+    ),
+}
+"""What installs a chart: the newest Helm, and the oldest that the chart is made for."""
+
+PROGRAMS = CONTROL_PLANE | NODE | HELM
 
 TICK = 15.0
 """Seconds between two signs of life during a long build."""
@@ -51,16 +97,22 @@ def kubernetes_version() -> str:
 @cache
 def directory() -> Path:
     """The folder of the programs that belong to this exact set of modules."""
-    digest = hashlib.sha256(b"".join((MODULE / name).read_bytes() for name in ("go.mod", "go.sum")))
-    return folders.cache() / f"{kubernetes_version()}-{digest.hexdigest()[:8]}" / "bin"
+    return folders.cache() / f"{kubernetes_version()}-{_digest(MODULE)}" / "bin"
 
 
 def path(name: str) -> Path:
-    """Where a program is, once :func:`ensure` has seen to it."""
-    return directory() / name
+    """Where a program is, once :func:`ensure` has seen to it.
+
+    Kubernetes' own are in one folder; each of the others is in one that is named after its own source.
+    """
+    source = PROGRAMS[name]
+    if source.module == MODULE and not source.package.startswith("."):
+        return directory() / name
+    own = sorted((source.module / source.package).glob("*.go"))
+    return folders.cache() / f"{name}-{_digest(source.module, *own)}" / "bin" / name
 
 
-def ensure(names: Iterable[str] = tuple(PACKAGES), *, say: Say = folders.silent) -> Path:
+def ensure(names: Iterable[str] = tuple(CONTROL_PLANE), *, say: Say = folders.silent) -> Path:
     """Builds the programs that the cache lacks, one after the other.
 
     Two processes may call it at once: the second waits, and finds the work done. A program appears in the folder
@@ -75,7 +127,7 @@ def ensure(names: Iterable[str] = tuple(PACKAGES), *, say: Say = folders.silent)
     wanted = list(names)
     if _missing(wanted):
         with folders.exclusive(
-            directory(), waiting=lambda: say("another process is building the control plane: waiting for it")
+            directory(), waiting=lambda: say("another process is building programs of the cluster: waiting for it")
         ):
             missing = _missing(wanted)
             go = toolchain.find(say) if missing else Path()
@@ -90,14 +142,23 @@ def kubectl(say: Say = folders.silent) -> Path:
     return Path(own) if own else ensure(["kubectl"], say=say) / "kubectl"
 
 
+def _digest(module: Path, *files: Path) -> str:
+    """Eight digits that tell a module's pins, and some further files, from any others."""
+    content = b"".join(file.read_bytes() for file in (module / "go.mod", module / "go.sum", *files))
+    return hashlib.sha256(content).hexdigest()[:8]
+
+
 def _missing(names: Iterable[str]) -> list[str]:
     return [name for name in names if not path(name).exists()]
 
 
 def _build(go: Path, name: str, *, label: str, say: Say) -> None:
     """Builds one program beside its place, and moves it there when it is complete."""
-    part, log = directory() / f".{name}.{os.getpid()}.part", directory().parent / f"build-{name}.log"
-    command = [str(go), "build", "-trimpath", "-ldflags", _linker_flags(), "-o", str(part), PACKAGES[name]]
+    source, folder = PROGRAMS[name], path(name).parent
+    folder.mkdir(parents=True, exist_ok=True)
+    part, log = folder / f".{name}.{os.getpid()}.part", folder.parent / f"build-{name}.log"
+    flags = _linker_flags(source)
+    command = [str(go), "build", "-trimpath", "-ldflags", flags, "-o", str(part), source.package]
     environment = os.environ | {
         "CGO_ENABLED": "0",
         "GOFLAGS": "-mod=readonly -buildvcs=false",
@@ -107,7 +168,7 @@ def _build(go: Path, name: str, *, label: str, say: Say) -> None:
     say(f"{label}: building (log: {log})")
     start = time.monotonic()
     with log.open("w") as output:
-        process = subprocess.Popen(command, cwd=MODULE, env=environment, stdout=output, stderr=output)
+        process = subprocess.Popen(command, cwd=source.module, env=environment, stdout=output, stderr=output)
         try:
             while process.poll() is None:
                 try:
@@ -125,7 +186,7 @@ def _build(go: Path, name: str, *, label: str, say: Say) -> None:
     say(f"{label}: built in {time.monotonic() - start:.0f} s")
 
 
-def _linker_flags() -> str:
+def _linker_flags(source: Source) -> str:
     """Puts the version in, as Kubernetes' own build does, or clients see v0.0.0.
 
     The build date keeps its default: the same input gives the same program.
@@ -140,4 +201,5 @@ def _linker_flags() -> str:
         "gitTreeState": "clean",
     }
     packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
-    return " ".join(["-s -w", *(f"-X {package}.{key}={value}" for package in packages for key, value in stamp.items())])
+    stamps = [(f"{package}.{key}", value) for package in packages for key, value in stamp.items()]
+    return " ".join(["-s -w", *(f"-X {name}={value}" for name, value in (*stamps, *source.stamps))])

@@ -1,7 +1,8 @@
 """A Kubernetes control plane on the loopback address: etcd, kube-apiserver, kube-controller-manager.
 
 It is everything that speaks to the API needs: custom resources, RBAC, admission, tokens, garbage collection. There is
-no node, so pods stay Pending. Each folder is a cluster of its own, with its own ports, so several run side by side.
+no node, so pods stay Pending; the package ``node`` adds one. Each folder is a cluster of its own, with its own ports:
+several run side by side.
 """
 
 from __future__ import annotations
@@ -22,10 +23,14 @@ from anabranch.devcluster.ports import answers, as_client, start_on
 from anabranch.devcluster.processes import Processes, Program
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from anabranch.devcluster.folders import Say
 
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager")
 """In the order in which they start."""
+
+PORTS = "ports.json"
 
 TEMPLATES = Path(__file__).resolve().parent / "config"
 
@@ -48,13 +53,21 @@ class Component:
     memory: int = 0
 
 
-def up(folder: Path, *, durable: bool = False, audit: bool = False, say: Say = folders.silent) -> Cluster:
+def up(
+    folder: Path,
+    *,
+    durable: bool = False,
+    audit: bool = False,
+    api_options: Sequence[str] = (),
+    say: Say = folders.silent,
+) -> Cluster:
     """Starts the control plane of a folder, or what of it does not run, and returns when the API is ready for use.
 
     Args:
         folder: Where it keeps everything.
         durable: Whether its data must survive the end of the machine; without that it is faster.
         audit: Whether the API server writes ``log/audit.log``; counts when the API server starts.
+        api_options: Further options of the API server, which go before its usual ones where they have the same name.
         say: Takes progress.
 
     Raises:
@@ -65,9 +78,9 @@ def up(folder: Path, *, durable: bool = False, audit: bool = False, say: Say = f
     with folders.exclusive(folder, waiting=lambda: say(f"another process is at work on {folder}: waiting for it")):
         start = time.monotonic()
         cluster = start_on(
-            folder / "ports.json",
+            folder / PORTS,
             ("etcd", "etcd-peer", "api"),
-            lambda ports: _start(folder, ports, durable=durable, audit=audit),
+            lambda ports: _start(folder, ports, durable=durable, audit=audit, api_options=api_options),
             undo=lambda: _stop(folder),
         )
         say(f"control plane {binaries.kubernetes_version()} ready in {time.monotonic() - start:.1f} s")
@@ -94,7 +107,7 @@ def status(folder: Path) -> list[Component]:
     ]
 
 
-def _start(folder: Path, ports: dict[str, int], *, durable: bool, audit: bool) -> Cluster:
+def _start(folder: Path, ports: dict[str, int], *, durable: bool, audit: bool, api_options: Sequence[str]) -> Cluster:
     """Starts what does not run, each after what it needs."""
     pki.ensure(folder / "pki")
     _write_config(folder, ports)
@@ -106,13 +119,14 @@ def _start(folder: Path, ports: dict[str, int], *, durable: bool, audit: bool) -
     )
     processes = Processes(folder)
 
-    def start(name: str, *files: str) -> None:
-        options = [option for file in files for option in _options(folder / "config" / file)]
-        processes.start(name, Program([binaries.path(name), *options], env=ENVIRONMENT))
+    def start(name: str, *files: str, more: Sequence[str] = ()) -> None:
+        given = [option for file in files for option in options(folder / "config" / file)]
+        processes.start(name, Program([binaries.path(name), *given, *more], env=ENVIRONMENT))
 
     start("etcd", "etcd.args", *([] if durable else ["etcd-volatile.args"]))
     processes.wait("etcd", lambda: answers(f"http://127.0.0.1:{ports['etcd']}/health"), "etcd")
-    start("kube-apiserver", "kube-apiserver.args", *(["kube-apiserver-audit.args"] if audit else []))
+    audited = ["kube-apiserver-audit.args"] if audit else []
+    start("kube-apiserver", "kube-apiserver.args", *audited, more=api_options)
     # Asked many times a second, by a request and not by kubectl, which would take the processor that they start on.
     api, admin = f"https://127.0.0.1:{ports['api']}", as_client(folder / "pki", "admin")
     processes.wait("the API", lambda: answers(f"{api}/readyz", context=admin), "kube-apiserver", "etcd")
@@ -136,31 +150,43 @@ def _stop(folder: Path) -> None:
 
 def _write_config(folder: Path, ports: dict[str, int]) -> None:
     """Writes the kubeconfigs, and the templates with the cluster's values filled in."""
-    (folder / "config").mkdir(exist_ok=True)
-    for name in pki.CLIENTS:
-        path = folder / ("kubeconfig" if name == "admin" else f"config/{name}.kubeconfig")
-        path.touch(mode=0o600)
-        path.write_text(json.dumps(_kubeconfig(folder / "pki", name, ports["api"]), indent=1))
+    server = f"https://127.0.0.1:{ports['api']}"
+    write_kubeconfig(folder / "kubeconfig", folder / "pki", "admin", server=server)
     values = {
         "dir": folder,
         "api_port": ports["api"],
         "etcd": f"http://127.0.0.1:{ports['etcd']}",
         "etcd_peer": f"http://127.0.0.1:{ports['etcd-peer']}",
     }
-    for template in TEMPLATES.iterdir():
-        text = string.Template(template.read_text()).substitute(values)
-        (folder / "config" / template.name).write_text(text)
+    render(TEMPLATES, folder / "config", values)
+    for name in pki.CLIENTS:
+        if name != "admin":
+            write_kubeconfig(folder / f"config/{name}.kubeconfig", folder / "pki", name, server=server)
 
 
-def _kubeconfig(certificates: Path, name: str, port: int) -> dict[str, object]:
-    """The kubeconfig of a client, with its certificate inside, so that it can be carried elsewhere."""
+def render(templates: Path, target: Path, values: Mapping[str, object]) -> None:
+    """Fills values into the templates of a folder; a file that would not change is not written."""
+    target.mkdir(parents=True, exist_ok=True)
+    for template in templates.iterdir():
+        _write(target / template.name, string.Template(template.read_text()).substitute(values), mode=0o644)
+
+
+def write_kubeconfig(path: Path, certificates: Path, name: str, *, server: str) -> None:
+    """Writes the kubeconfig of a client, with its certificate inside, so that it can be carried elsewhere.
+
+    Args:
+        path: Where to.
+        certificates: The folder of :mod:`~anabranch.devcluster.pki`.
+        name: The client's certificate there.
+        server: The API's URL.
+    """
 
     def data(file: str) -> str:
         return base64.b64encode((certificates / file).read_bytes()).decode()
 
-    cluster = {"server": f"https://127.0.0.1:{port}", "certificate-authority-data": data("ca.crt")}
+    cluster = {"server": server, "certificate-authority-data": data("ca.crt")}
     user = {"client-certificate-data": data(f"{name}.crt"), "client-key-data": data(f"{name}.key")}
-    return {
+    config = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "devcluster", "cluster": cluster}],
@@ -168,8 +194,21 @@ def _kubeconfig(certificates: Path, name: str, port: int) -> dict[str, object]:
         "contexts": [{"name": "devcluster", "context": {"cluster": "devcluster", "user": name}}],
         "current-context": "devcluster",
     }
+    _write(path, json.dumps(config, indent=1), mode=0o600)
 
 
-def _options(file: Path) -> list[str]:
+def options(file: Path) -> list[str]:
     """The options in a file: a line each, less the comments."""
     return re.findall(r"^--.+", file.read_text(), re.MULTILINE)
+
+
+def api_port(folder: Path) -> int:
+    """The port that a folder's API server listens on."""
+    return int(json.loads((folder / PORTS).read_text())["api"])
+
+
+def _write(path: Path, text: str, *, mode: int) -> None:
+    """Writes a file only where that changes it: kube-proxy ends when its own is written, even with the same text."""
+    if not path.exists() or path.read_text() != text:
+        path.touch(mode)
+        path.write_text(text)

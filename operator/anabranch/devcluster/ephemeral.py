@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anabranch.devcluster import children
+from anabranch.devcluster.node import namespaces
 from anabranch.devcluster.processes import stop_all
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def folder(prefix: str = "anabranch-") -> Iterator[Path]:
 
 def clear(path: Path) -> None:
     """Stops what was started in a folder, and deletes it."""
+    namespaces.remove_below(path)
     stop_all(path)
     shutil.rmtree(path, ignore_errors=True)
 

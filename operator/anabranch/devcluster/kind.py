@@ -24,7 +24,12 @@ WAIT = "180s"
 
 def available() -> bool:
     """Whether the command is there and a docker daemon answers."""
-    if not shutil.which("kind") or not shutil.which("docker"):
+    return bool(shutil.which("kind")) and docker_answers()
+
+
+def docker_answers() -> bool:
+    """Whether there is a docker daemon to work with."""
+    if not shutil.which("docker"):
         return False
     command = ["docker", "info", "--format", "{{.ServerVersion}}"]
     try:

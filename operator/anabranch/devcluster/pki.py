@@ -1,4 +1,4 @@
-"""The certificates of a local control plane: one authority, one server, one client certificate for each user.
+"""The certificates of a local cluster: one authority, one for each server, one client certificate for each user.
 
 Kubernetes takes a client's name and groups from its certificate, so these decide who is who.
 """
@@ -16,7 +16,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from anabranch.devcluster.errors import DevclusterError
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 LIFE = dt.timedelta(days=3650)
@@ -30,8 +33,11 @@ SERVER_NAMES = (
     "kubernetes.default.svc.cluster.local",
 )
 
-SERVER_ADDRESSES = ("127.0.0.1", "10.97.0.1")
-"""The loopback address, and the first of the Service range, which is that of the Service ``kubernetes``."""
+HOST_ADDRESS = "10.98.0.1"
+"""The host as a node sees it: its end of the link between the two."""
+
+SERVER_ADDRESSES = ("127.0.0.1", "10.97.0.1", HOST_ADDRESS)
+"""Where the API answers; the second is the first of the Service range, which is that of the Service ``kubernetes``."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +62,8 @@ def ensure(folder: Path) -> None:
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not (folder / "complete").exists():
-        authority = _Authority(folder)
-        authority.issue("kube-apiserver", Client("kube-apiserver"), server=True)
+        authority = _Authority.make(folder)
+        authority.issue("kube-apiserver", Client("kube-apiserver"), names=SERVER_NAMES, addresses=SERVER_ADDRESSES)
         for name, client in CLIENTS.items():
             authority.issue(name, client)
         key = ec.generate_private_key(ec.SECP256R1())
@@ -66,23 +72,56 @@ def ensure(folder: Path) -> None:
         (folder / "complete").touch()
 
 
-class _Authority:
-    """A certificate authority that is made anew, with its files in a folder."""
+def ensure_node(folder: Path, *, clients: Mapping[str, Client], name: str, address: str) -> None:
+    """Writes what a node needs besides, once, by the authority that :func:`ensure` made.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: Where, as for :func:`ensure`.
+        clients: Its users, by the name of their certificate.
+        name: The node's own, which ``kubelet-server.crt`` is for.
+        address: Its address.
+    """
+    if not (folder / "node-complete").exists():
+        authority = _Authority.load(folder)
+        authority.issue("kubelet-server", Client(f"system:node:{name}"), names=[name], addresses=[address])
+        for each, client in clients.items():
+            authority.issue(each, client)
+        (folder / "node-complete").touch()
+
+
+class _Authority:
+    """A certificate authority, with its files in a folder."""
+
+    def __init__(self, folder: Path, key: ec.EllipticCurvePrivateKey) -> None:
         self._folder = folder
-        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._key = key
         self._name = _name(Client("devcluster"))
+
+    @classmethod
+    def make(cls, folder: Path) -> _Authority:
+        """A new one."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        authority = cls(folder, key)
         certificate = (
-            self._builder(_name(Client("devcluster")), self._key.public_key())
+            authority._builder(authority._name, key.public_key())
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
             .add_extension(_key_usage(signs_certificates=True), critical=True)
-            .sign(self._key, hashes.SHA256())
+            .sign(key, hashes.SHA256())
         )
-        self._save("ca", self._key, certificate)
+        authority._save("ca", key, certificate)
+        return authority
 
-    def issue(self, name: str, subject: Client, *, server: bool = False) -> None:
-        """Makes a key and a certificate for it, a server's or a client's."""
+    @classmethod
+    def load(cls, folder: Path) -> _Authority:
+        """The one whose files are there."""
+        key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), password=None)
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise DevclusterError(f"{folder / 'ca.key'} holds no key of ours.", hint="Take the cluster down.")
+        return cls(folder, key)
+
+    def issue(self, name: str, subject: Client, *, names: Sequence[str] = (), addresses: Sequence[str] = ()) -> None:
+        """Makes a key and a certificate for it: a server's where names or addresses are given, else a client's."""
+        server = bool(names or addresses)
         key = ec.generate_private_key(ec.SECP256R1())
         usage = ExtendedKeyUsageOID.SERVER_AUTH if server else ExtendedKeyUsageOID.CLIENT_AUTH
         builder = (
@@ -92,9 +131,9 @@ class _Authority:
             .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         )
         if server:
-            names: list[x509.GeneralName] = [x509.DNSName(name) for name in SERVER_NAMES]
-            names += [x509.IPAddress(ipaddress.ip_address(address)) for address in SERVER_ADDRESSES]
-            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+            alternatives: list[x509.GeneralName] = [x509.DNSName(each) for each in names]
+            alternatives += [x509.IPAddress(ipaddress.ip_address(each)) for each in addresses]
+            builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         self._save(name, key, builder.sign(self._key, hashes.SHA256()))
 
     def _builder(self, subject: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:

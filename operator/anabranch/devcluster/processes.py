@@ -78,6 +78,7 @@ class Program:
         user: Whom it runs as, if not as the caller (who must be root then).
         stop_signal: The signal that asks it to end.
         grace: Seconds that it has for that.
+        pass_fds: Open files that it is to hold, by number.
     """
 
     command: Sequence[str | Path]
@@ -85,6 +86,7 @@ class Program:
     user: str | None = None
     stop_signal: signal.Signals = signal.SIGTERM
     grace: float = 2.0
+    pass_fds: tuple[int, ...] = ()
 
 
 class Processes:
@@ -117,6 +119,7 @@ class Processes:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                pass_fds=program.pass_fds,
                 **identity(program.user),
             )
         _children[child.pid] = child
