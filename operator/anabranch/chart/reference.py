@@ -55,6 +55,8 @@ def _bare(node: Any) -> Any:
         return [_bare(each) for each in node]
     if not isinstance(node, dict):
         return node
+    if "patternProperties" in node:  # a name that fits no pattern would be let through, and all below it
+        node = {**node, "additionalProperties": False}
     # Under `properties` and `$defs` the names are ours.
     return {
         name: {key: _bare(value) for key, value in member.items()}

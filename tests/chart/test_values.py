@@ -1,0 +1,408 @@
+"""What each value does, and what is said of one that is wrong."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from tests.chart.rendering import CERT_MANAGER, CLOUDNATIVEPG, CNPG, EXISTING, NAMESPACE, TRIAL, HelmError
+
+from anabranch.consolidation.sources import SourcesConfig
+
+
+def refused(render, values, **settings):
+    with pytest.raises(HelmError) as raised:
+        render(values, **settings)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"apii": {}}, "at '': additional properties 'apii' not allowed"),
+        ({"api": {"tls": {"modee": "auto"}}}, "at '/api/tls': additional properties 'modee' not allowed"),
+        ({"database": {"mode": "mysql"}}, "value must be one of 'existing', 'cloudnativepg', 'trial'"),
+        ({"api": {"replicas": 0}}, "at '/api/replicas': minimum: got 0, want 1"),
+        ({"stores": {"eu": {}}}, "additional properties 'stores' not allowed"),
+        ({"gitRepositories": {"docs": {"url": "https://x", "path": "/y"}}}, "oneOf"),
+        ({"gitRepositories": {"Docs": {"url": "https://x"}}}, "Docs"),
+        ({"httpSources": {"wiki": {"hosts": "x"}}}, "additional properties 'hosts' not allowed"),
+        ({"image": {"digest": "latest"}}, "at '/image/digest'"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_a_wrong_value_is_refused_by_its_name(render, values, words):
+    assert words in refused(render, {**EXISTING, **values})
+
+
+def test_a_release_may_be_part_of_another(render):
+    part = render({**EXISTING, "global": {"region": "eu"}})
+    assert part.get("Deployment", "anabranch-api") == render().get("Deployment", "anabranch-api")
+
+
+@pytest.mark.parametrize(
+    ("image", "reference"),
+    [
+        ({}, "anabranch:0.1.0"),
+        ({"repository": "registry.example/anabranch", "tag": "1.2"}, "registry.example/anabranch:1.2"),
+        ({"tag": "1.2", "digest": f"sha256:{'a' * 64}"}, f"anabranch@sha256:{'a' * 64}"),
+    ],
+)
+def test_every_pod_runs_the_one_image(render, image, reference):
+    rendered = render({**EXISTING, "image": {**image, "pullPolicy": "Never", "pullSecrets": ["pull"]}})
+    for _, _, pod in rendered.pods():
+        assert pod["imagePullSecrets"] == [{"name": "pull"}]
+        for container in (*pod["containers"], *pod.get("initContainers", ())):
+            assert (container["image"], container["imagePullPolicy"]) == (reference, "Never")
+
+
+@pytest.mark.parametrize("component", ["operator", "api"])
+def test_pods_go_where_the_values_send_them(render, component):
+    placed = {
+        "nodeSelector": {"pool": "memory"},
+        "tolerations": [{"key": "memory", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+        "priorityClassName": "high",
+    }
+    more = {
+        "labels": {"team": "a"},
+        "annotations": {"note": "b"},
+        "extraEnv": [{"name": "X", "value": "y"}],
+        "extraVolumes": [{"name": "own", "emptyDir": {}}],
+        "extraVolumeMounts": [{"name": "own", "mountPath": "/own"}],
+        "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2Gi"}},
+        "serviceAccountAnnotations": {"cloud": "identity"},
+    }
+    rendered = render({**EXISTING, component: {**placed, **more}})
+    owner = f"anabranch-{component}"
+    (metadata,) = [metadata for name, metadata, _ in rendered.pods() if name == owner]
+    pod, container = rendered.pod(owner), rendered.container(owner)
+    assert {name: pod[name] for name in placed} == placed
+    assert metadata["labels"]["team"] == "a"
+    assert metadata["annotations"]["note"] == "b"
+    assert rendered.env(owner)["X"] == "y"
+    assert more["extraVolumes"][0] in pod["volumes"]
+    assert more["extraVolumeMounts"][0] in container["volumeMounts"]
+    assert container["resources"] == more["resources"]
+    assert rendered.get("ServiceAccount", owner)["metadata"]["annotations"]["cloud"] == "identity"
+
+
+def test_labels_of_the_values_cannot_take_a_pod_out_of_its_deployment(render):
+    rendered = render({**EXISTING, "api": {"labels": {"app.kubernetes.io/component": "other"}}})
+    deployment = rendered.get("Deployment", "anabranch-api")["spec"]
+    assert deployment["selector"]["matchLabels"].items() <= deployment["template"]["metadata"]["labels"].items()
+
+
+def test_pods_are_spread_over_nodes_and_zones_unless_the_values_say_how(render):
+    def spread(rendered):
+        return rendered.pod("anabranch-api")["topologySpreadConstraints"]
+
+    selector = render().get("Deployment", "anabranch-api")["spec"]["selector"]
+    assert [each["topologyKey"] for each in spread(render())] == [
+        "kubernetes.io/hostname",
+        "topology.kubernetes.io/zone",
+    ]
+    for each in spread(render()):
+        assert (each["whenUnsatisfiable"], each["labelSelector"]) == ("ScheduleAnyway", selector)
+    own = {"maxSkew": 2, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}
+    changed = spread(render({**EXISTING, "api": {"topologySpreadConstraints": [own]}}))
+    assert changed == [{**own, "labelSelector": selector}]
+
+
+def test_a_budget_guards_what_has_replicas_and_nothing_else(render):
+    budgets = render().names("PodDisruptionBudget")
+    assert budgets == {"anabranch-api"}
+    both = render({**EXISTING, "operator": {"replicas": 2, "podDisruptionBudget": {"maxUnavailable": "50%"}}})
+    assert both.get("PodDisruptionBudget", "anabranch-operator")["spec"]["maxUnavailable"] == "50%"
+    assert both.get("Deployment", "anabranch-operator")["spec"]["replicas"] == 2
+    assert not render({**EXISTING, "api": {"replicas": 1}}).of("PodDisruptionBudget")
+    assert not render({**EXISTING, "api": {"podDisruptionBudget": {"enabled": False}}}).of("PodDisruptionBudget")
+
+
+def test_the_autoscaler_owns_the_number_of_replicas(render):
+    rendered = render({**EXISTING, "api": {"autoscaling": {"enabled": True, "minReplicas": 3, "targetCpu": 60}}})
+    assert "replicas" not in rendered.get("Deployment", "anabranch-api")["spec"]
+    scaler = rendered.get("HorizontalPodAutoscaler", "anabranch-api")["spec"]
+    assert (scaler["minReplicas"], scaler["maxReplicas"], scaler["scaleTargetRef"]["name"]) == (3, 10, "anabranch-api")
+    assert scaler["metrics"][0]["resource"]["target"]["averageUtilization"] == 60
+    wrong = {"autoscaling": {"enabled": True, "minReplicas": 11}}
+    assert "minReplicas is greater than maxReplicas" in refused(render, {**EXISTING, "api": wrong})
+
+
+def test_the_operator_reads_the_named_sources_as_they_were_given(render):
+    sources = {
+        "gitRepositories": {"docs": {"url": "https://git.example/docs.git"}, "local": {"path": "/repositories/x"}},
+        "httpSources": {"wiki": {"host": "wiki.example", "allowPrivate": True, "caFile": "/etc/wiki/ca.crt"}},
+    }
+    rendered = render({**EXISTING, **sources})
+    written = rendered.get("ConfigMap", "anabranch-operator")["data"]["config.yaml"]
+    parsed = SourcesConfig.parse(yaml.safe_load(written))
+    assert parsed == SourcesConfig.parse({**sources, "cacheFolder": "/var/cache/anabranch"})
+    mounts = {mount["mountPath"]: mount["name"] for mount in rendered.container("anabranch-operator")["volumeMounts"]}
+    assert rendered.env("anabranch-operator")["ANABRANCH_CONFIG"].startswith("/etc/anabranch/operator/")
+    assert {"/etc/anabranch/operator", "/var/cache/anabranch", "/tmp"} <= mounts.keys()
+
+
+def test_a_changed_configuration_makes_new_pods(render):
+    def mark(values):
+        template = render(values).get("Deployment", "anabranch-operator")["spec"]["template"]
+        return template["metadata"]["annotations"]["anabranch.dev/configuration"]
+
+    changed = {**EXISTING, "httpSources": {"wiki": {"host": "wiki.example"}}}
+    assert mark(EXISTING) == mark({**EXISTING, "api": {"replicas": 3}}) != mark(changed)
+
+
+def test_git_reads_its_credentials_from_the_secret(render):
+    rendered = render({**EXISTING, "operator": {"gitCredentialsSecret": "git"}})
+    environment = rendered.env("anabranch-operator")
+    assert environment["GIT_CONFIG_KEY_0"] == "credential.helper"
+    assert "/etc/anabranch/git/credentials" in environment["GIT_CONFIG_VALUE_0"]
+    (volume,) = [each for each in rendered.pod("anabranch-operator")["volumes"] if each["name"] == "git"]
+    assert volume["secret"]["secretName"] == "git"
+    assert not any(name.startswith("GIT_") for name in render().env("anabranch-operator"))
+
+
+def test_workers_and_namespaces_are_the_operators_arguments(render):
+    rendered = render({**EXISTING, "operator": {"workers": 7, "namespaces": ["a", "b"]}})
+    assert rendered.container("anabranch-operator")["args"][3:] == ["--workers=7", "--namespace=a", "--namespace=b"]
+
+
+def test_both_programs_know_the_namespace_of_the_release(render):
+    for owner in ("anabranch-operator", "anabranch-api"):
+        assert render().env(owner)["ANABRANCH_SYSTEM_NAMESPACE"] == NAMESPACE
+
+
+def test_the_service_is_as_the_values_say(render):
+    rendered = render(
+        {**EXISTING, "api": {"service": {"type": "LoadBalancer", "port": 8443, "annotations": {"a": "b"}}}}
+    )
+    service = rendered.get("Service", "anabranch-api")
+    assert service["metadata"]["annotations"] == {"a": "b"}
+    assert (service["spec"]["type"], service["spec"]["ports"][0]["port"]) == ("LoadBalancer", 8443)
+    assert rendered.env("anabranch-test")["ANABRANCH_URL"] == f"https://anabranch-api.{NAMESPACE}.svc:8443"
+
+
+def test_the_uninstall_hook_runs_before_anything_goes_and_can_be_left_out(render):
+    hooks = [each for each in render().objects if each["metadata"]["name"] == "anabranch-uninstall"]
+    assert {each["kind"] for each in hooks} == {
+        "NetworkPolicy",
+        "ServiceAccount",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Role",
+        "RoleBinding",
+        "Job",
+    }
+    for each in hooks:
+        if each["kind"] != "NetworkPolicy":
+            assert each["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
+            early = each["metadata"]["annotations"].get("helm.sh/hook-weight", "0")
+            assert early == ("0" if each["kind"] == "Job" else "-1")
+    left = render({**EXISTING, "uninstall": {"hook": False}})
+    assert not [each for each in left.objects if each["metadata"]["name"] == "anabranch-uninstall"]
+
+
+# The database
+
+
+def test_existing_each_program_reads_its_own_key(render):
+    keys = {"operator": "o", "api": "a", "migrate": "m", "operatorListen": "ol", "apiListen": "al"}
+    rendered = render({"database": {"existingSecret": "dsns", "keys": keys}})
+    operator, api = rendered.env("anabranch-operator"), rendered.env("anabranch-api")
+    assert (operator["ANABRANCH_OPERATOR_DSN"], operator["ANABRANCH_LISTEN_DSN"]) == (("dsns", "o"), ("dsns", "ol"))
+    assert (api["ANABRANCH_API_DSN"], api["ANABRANCH_LISTEN_DSN"]) == (("dsns", "a"), ("dsns", "al"))
+    assert rendered.env("anabranch-migrate") == {"ANABRANCH_MIGRATE_DSN": ("dsns", "m")}
+    assert "ANABRANCH_LISTEN_DSN" not in render().env("anabranch-api")
+    assert "StatefulSet" not in {each["kind"] for each in rendered.objects}
+
+
+def test_existing_without_a_secret_says_what_is_needed(render):
+    assert "database.existingSecret is needed" in refused(render, {})
+
+
+def test_existing_every_pod_that_connects_may_trust_an_authority(render):
+    rendered = render({"database": {"existingSecret": "dsns", "caSecret": {"name": "ca", "key": "root"}}})
+    for owner in ("anabranch-operator", "anabranch-api", "anabranch-migrate"):
+        pod = rendered.pod(owner)
+        (volume,) = [each for each in pod["volumes"] if each["name"] == "database-ca"]
+        assert volume["secret"] == {"secretName": "ca", "items": [{"key": "root", "path": "ca.crt"}]}
+        for container in (*pod["containers"], *pod.get("initContainers", ())):
+            assert "/etc/anabranch/database" in {mount["mountPath"] for mount in container["volumeMounts"]}
+
+
+def test_both_programs_wait_for_the_schema_as_themselves(render):
+    rendered = render({**EXISTING, "migration": {"waitSeconds": 30}})
+    for owner, key in (("anabranch-operator", "operator-dsn"), ("anabranch-api", "api-dsn")):
+        (waiting,) = rendered.pod(owner)["initContainers"]
+        assert waiting["args"] == ["migrate", "--wait=30"]
+        assert waiting["env"][0]["valueFrom"]["secretKeyRef"] == {"name": "dsns", "key": key}
+
+
+def test_the_migration_is_no_hook_and_has_a_new_name_whenever_it_changes(render):
+    def job(values):
+        (found,) = [
+            each for each in render(values).of("Job") if each["metadata"]["name"].startswith("anabranch-migrate")
+        ]
+        return found
+
+    plain = job(EXISTING)
+    assert "annotations" not in plain["metadata"]
+    assert plain["metadata"]["name"] == job({**EXISTING, "api": {"replicas": 5}})["metadata"]["name"]
+    assert plain["metadata"]["name"] != job({**EXISTING, "image": {"tag": "2"}})["metadata"]["name"]
+    assert plain["metadata"]["name"] != job({**EXISTING, "migration": {"backoffLimit": 3}})["metadata"]["name"]
+    assert plain["spec"]["template"]["spec"]["containers"][0]["args"] == ["migrate"]
+
+
+def test_without_the_migration_the_pods_wait_for_somebody_elses(render):
+    rendered = render({**EXISTING, "migration": {"enabled": False}})
+    assert not [each for each in rendered.of("Job") if each["metadata"]["name"].startswith("anabranch-migrate")]
+    assert rendered.pod("anabranch-api")["initContainers"]
+
+
+def test_trial_the_passwords_are_drawn_and_each_role_has_its_own(render):
+    rendered = render(TRIAL)
+    roles = {
+        "admin": "postgres",
+        "operator": "anabranch_operator",
+        "api": "anabranch_api",
+        "migrate": "anabranch_migrate",
+    }
+    secrets = {role: rendered.get("Secret", f"anabranch-database-{role}")["stringData"] for role in roles}
+    assert len({secret["password"] for secret in secrets.values()}) == 4
+    for role, user in roles.items():
+        secret = secrets[role]
+        assert secret["username"] == user
+        assert (
+            secret["dsn"]
+            == f"postgresql://{user}:{secret['password']}@anabranch-database.{NAMESPACE}.svc:5432/anabranch"
+        )
+    migrate = rendered.container("anabranch-migrate")
+    assert migrate["args"] == ["migrate", "--roles-from-env"]
+    environment = rendered.env("anabranch-migrate")
+    assert environment["ANABRANCH_MIGRATE_DSN"] == ("anabranch-database-admin", "dsn")
+    assert environment["ANABRANCH_API_PASSWORD"] == ("anabranch-database-api", "password")
+
+
+def test_trial_data_and_its_passwords_stay_together(render):
+    kept = render(TRIAL)
+    claims = kept.get("StatefulSet", "anabranch-database")["spec"]["volumeClaimTemplates"]
+    assert claims[0]["spec"]["resources"]["requests"]["storage"] == "5Gi"
+    secret = kept.get("Secret", "anabranch-database-admin")["metadata"]
+    assert secret["annotations"] == {"helm.sh/resource-policy": "keep"}
+    lost = render({"database": {"mode": "trial", "trial": {"storageSize": ""}}})
+    stateful = lost.get("StatefulSet", "anabranch-database")["spec"]
+    assert "volumeClaimTemplates" not in stateful
+    assert {"name": "data", "emptyDir": {}} in stateful["template"]["spec"]["volumes"]
+    assert "annotations" not in lost.get("Secret", "anabranch-database-admin")["metadata"]
+
+
+def test_trial_the_server_is_as_the_values_say(render):
+    trial = {"image": "localhost/pg:1", "runAsUser": 70, "pullPolicy": "Never", "storageClass": "fast"}
+    rendered = render({"database": {"mode": "trial", "trial": trial}})
+    pod = rendered.pod("anabranch-database")
+    assert (pod["containers"][0]["image"], pod["containers"][0]["imagePullPolicy"]) == ("localhost/pg:1", "Never")
+    assert (pod["securityContext"]["runAsUser"], pod["securityContext"]["fsGroup"]) == (70, 70)
+    claim = rendered.get("StatefulSet", "anabranch-database")["spec"]["volumeClaimTemplates"][0]
+    assert claim["spec"]["storageClassName"] == "fast"
+
+
+def test_cloudnativepg_runs_a_cluster_that_the_roles_log_in_to(render):
+    more = {"instances": 2, "imageName": "pg:17", "storageSize": "1Ti", "storageClass": "fast"}
+    backup = {"backup": {"retentionPolicy": "30d"}}
+    values = {"database": {"mode": "cloudnativepg", "cloudnativepg": {**more, "extraSpec": backup}}}
+    rendered = render(values, apis=(CNPG,))
+    cluster = rendered.get("Cluster", "anabranch-database")
+    assert cluster["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    spec = cluster["spec"]
+    assert (spec["instances"], spec["imageName"]) == (2, "pg:17")
+    assert spec["storage"] == {"size": "1Ti", "storageClass": "fast"}
+    assert spec["backup"] == backup["backup"]
+    owner = spec["bootstrap"]["initdb"]
+    assert (owner["database"], owner["owner"], owner["secret"]["name"]) == (
+        "anabranch",
+        "anabranch_migrate",
+        "anabranch-database-migrate",
+    )
+    logins = {role["name"]: role["passwordSecret"]["name"] for role in spec["managed"]["roles"] if role["login"]}
+    assert logins == {"anabranch_operator": "anabranch-database-operator", "anabranch_api": "anabranch-database-api"}
+    for secret in {*logins.values(), owner["secret"]["name"]}:
+        found = rendered.get("Secret", secret)
+        assert found["type"] == "kubernetes.io/basic-auth"
+        assert "sslmode=verify-full&sslrootcert=/etc/anabranch/database/ca.crt" in found["stringData"]["dsn"]
+    assert rendered.env("anabranch-migrate") == {"ANABRANCH_MIGRATE_DSN": ("anabranch-database-migrate", "dsn")}
+
+
+def test_cloudnativepg_has_to_be_installed(render):
+    assert "install CloudNativePG first" in refused(render, CLOUDNATIVEPG)
+
+
+def test_where_nothing_may_be_drawn_nothing_is_and_what_is_missing_is_said(render):
+    given = {
+        "generateSecrets": False,
+        "api": {"cursorKeys": {"existingSecret": "keys", "key": "k"}, "tls": {"mode": "certManager"}},
+    }
+    for values, apis in ((EXISTING, ()), (TRIAL, ()), (CLOUDNATIVEPG, (CNPG,))):
+        rendered = render({**values, **given}, apis=apis)
+        assert not rendered.of("Secret")
+        assert rendered.env("anabranch-api")["ANABRANCH_CURSOR_KEYS"] == ("keys", "k")
+    no_keys = {"generateSecrets": False, "api": {"tls": {"mode": "certManager"}}}
+    assert "generateSecrets is false, so api.cursorKeys.existingSecret" in refused(render, {**EXISTING, **no_keys})
+    no_tls = {"generateSecrets": False, "api": {"cursorKeys": {"existingSecret": "keys"}}}
+    assert "generateSecrets is false, so api.tls.mode" in refused(render, {**EXISTING, **no_tls})
+
+
+# The certificate
+
+
+def mounted(rendered):
+    found = [each for each in rendered.pod("anabranch-api")["volumes"] if each["name"] == "tls"]
+    return found[0]["secret"]["secretName"] if found else None
+
+
+@pytest.mark.parametrize(
+    ("mode", "apis", "secret"),
+    [
+        ("auto", (), "anabranch-api-tls"),
+        ("auto", (CERT_MANAGER,), "anabranch-api-certificate"),
+        ("generated", (CERT_MANAGER,), "anabranch-api-tls"),
+        ("certManager", (), "anabranch-api-certificate"),
+        ("existingSecret", (), "own"),
+        ("disabled", (CERT_MANAGER,), None),
+    ],
+)
+def test_the_certificate_comes_from_where_the_mode_says(render, mode, apis, secret):
+    rendered = render({**EXISTING, "api": {"tls": {"mode": mode, "existingSecret": "own"}}}, apis=apis)
+    assert mounted(rendered) == secret
+    scheme = "HTTPS" if secret else "HTTP"
+    container = rendered.container("anabranch-api")
+    assert {container[probe]["httpGet"]["scheme"] for probe in ("livenessProbe", "readinessProbe")} == {scheme}
+    assert ("ANABRANCH_TLS_CERT" in rendered.env("anabranch-api")) is bool(secret)
+    assert rendered.env("anabranch-test")["ANABRANCH_URL"].startswith(scheme.lower() + "://")
+    assert ("SSL_CERT_FILE" in rendered.env("anabranch-test")) is bool(secret)
+    assert ("anabranch-api-tls" in rendered.names("Secret")) is (secret == "anabranch-api-tls")
+    assert bool(rendered.of("Certificate")) is (secret == "anabranch-api-certificate")
+
+
+def test_a_secret_of_ones_own_has_to_be_named(render):
+    assert "api.tls.existingSecret is needed" in refused(
+        render, {**EXISTING, "api": {"tls": {"mode": "existingSecret"}}}
+    )
+
+
+def test_cert_manager_issues_for_every_name_of_the_service(render):
+    tls = {"mode": "certManager", "extraNames": ["memory.example"], "duration": "720h"}
+    rendered = render({**EXISTING, "api": {"tls": tls}})
+    spec = rendered.get("Certificate", "anabranch-api")["spec"]
+    assert {f"anabranch-api.{NAMESPACE}.svc", "anabranch-api", "memory.example"} <= set(spec["dnsNames"])
+    assert (spec["duration"], spec["secretName"]) == ("720h", "anabranch-api-certificate")
+    issuer = rendered.get("Issuer", spec["issuerRef"]["name"])
+    authority = rendered.get("Certificate", "anabranch-api-authority")["spec"]
+    assert issuer["spec"]["ca"]["secretName"] == authority["secretName"]
+    assert authority["isCA"] is True
+    assert authority["issuerRef"]["name"] in rendered.names("Issuer")
+
+
+def test_cert_manager_can_be_told_who_signs(render):
+    reference = {"name": "corporate", "kind": "ClusterIssuer", "group": "cert-manager.io"}
+    rendered = render({**EXISTING, "api": {"tls": {"mode": "certManager", "issuerRef": reference}}})
+    assert rendered.get("Certificate", "anabranch-api")["spec"]["issuerRef"] == reference
+    assert not rendered.of("Issuer")
