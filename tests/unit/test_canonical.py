@@ -10,7 +10,7 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.model.canonical import canonical_bytes, check_json, content_hash, parse_json
+from anabranch.model.canonical import canonical_bytes, check_json, content_hash, parse_canonical, parse_json
 from anabranch.model.errors import InvalidInputError
 
 # Names beyond the basic plane sort by UTF-16 code units before U+E000 to U+FFFF, and by code points after them.
@@ -78,3 +78,41 @@ def test_the_hash_is_over_the_canonical_bytes():
     assert content_hash({"b": 1, "a": 1.0}) == content_hash({"a": 1, "b": 1})
     # echo -n '{"a":1,"b":1}' | sha256sum
     assert content_hash({"a": 1, "b": 1}) == "sha256:4dad51ac41eb73862fce375fae85ba13711fd19f1b26d8e4b1f9fa405c3d5adf"
+
+
+@given(values(SCALARS | st.floats(-1e9, 1e9)), st.booleans())
+def test_a_text_and_its_form_are_parsed_together_as_apart(value, canonical):
+    raw = canonical_bytes(value) if canonical else json.dumps(value, indent=1).encode()
+    assert parse_canonical(raw) == (parse_json(raw), canonical_bytes(value))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"a":1,"a":1}',
+        b'{"a":{"b":1,"b":2}}',
+        b"NaN",
+        b"[Infinity]",
+        b'"\\ud800"',
+        b'"\xed\xa0\x80"',
+        b"9007199254740992",
+        b"1e400",
+        b"[" * 66 + b"]" * 66,
+        b"[" * 100_000,
+        b'{"a":1',
+        b"",
+        b"\xff",
+    ],
+    ids=lambda raw: ascii(raw[:20]),
+)
+def test_what_parsing_refuses_is_refused_with_its_form_asked_for_too(raw):
+    with pytest.raises(InvalidInputError) as apart:
+        parse_json(raw)
+    with pytest.raises(InvalidInputError) as together:
+        parse_canonical(raw)
+    assert str(together.value) == str(apart.value)
+
+
+def test_the_deepest_value_that_is_taken_is_taken_with_its_form():
+    raw = b"[" * 65 + b"]" * 65
+    assert parse_canonical(raw) == (parse_json(raw), raw)

@@ -24,6 +24,7 @@ EventId = NewType("EventId", str)
 ReceiptId = NewType("ReceiptId", str)
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
+_PAIRS: Final = [first + second for first in _ALPHABET for second in _ALPHABET]
 _OWN: Final = r"[0-7][0-9abcdefghjkmnpqrstvwxyz]{25}"
 _LINE: Final = re.compile(rf"ln_({_OWN})")
 _OF_LINE: Final = re.compile(rf"(bl|br|run|job|cand|ev|rcpt)_({_OWN})_({_OWN})")
@@ -31,7 +32,7 @@ _OF_LINE: Final = re.compile(rf"(bl|br|run|job|cand|ev|rcpt)_({_OWN})_({_OWN})")
 
 def base32(number: int) -> str:
     """A 128-bit number as 26 characters that sort as the number does."""
-    return "".join(_ALPHABET[(number >> shift) & 31] for shift in range(125, -1, -5))
+    return "".join([_PAIRS[(number >> shift) & 1023] for shift in range(120, -1, -10)])
 
 
 def new_line_id() -> LineId:
