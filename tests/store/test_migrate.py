@@ -150,3 +150,25 @@ async def test_no_table_keeps_statistics_of_its_lines(database):
         """,
     )
     assert with_statistics == []
+
+
+async def test_who_waits_for_the_schema_goes_on_when_somebody_else_has_migrated(empty_database):
+    said = asyncio.Queue()
+    waiting = asyncio.create_task(migrate.wait(empty_database.api, seconds=30, say=said.put_nowait))
+    first = await said.get()
+    await migrate.upgrade(empty_database.migrate)
+    await asyncio.wait_for(waiting, 10)
+    assert first == f"The database is at schema none, this program needs {migrate.head()}."
+
+
+async def test_who_waits_too_long_is_told_what_for(empty_database):
+    with pytest.raises(migrate.SchemaMismatchError, match="schema none"):
+        await migrate.wait(empty_database.operator, seconds=0, say=lambda _: None)
+    with pytest.raises(UnavailableError, match="cannot be reached"):
+        await migrate.wait("postgresql://127.0.0.1:1/nowhere", seconds=0, say=lambda _: None)
+
+
+async def test_nobody_waits_for_a_schema_that_is_newer(database):
+    await fetch(database.admin, "UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(migrate.SchemaNewerError, match="newer than this program"):
+        await migrate.wait(database.operator, seconds=60, say=lambda _: None)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
+from click.testing import CliRunner
 
 from anabranch import manifests
 from anabranch.cli import doctor
@@ -249,6 +250,16 @@ def test_the_api_is_unknown_until_somebody_says_where_it_is(monkeypatch):
 )
 def test_the_api_is_asked_whether_it_is_ready_part_by_part(monkeypatch, answer, found):
     assert api(monkeypatch, answer) == [found]
+
+
+def test_from_a_pod_without_kubectl_the_api_alone_is_asked(monkeypatch):
+    answer = httpx.Response(503, json={"status": "unavailable", "checks": {"postgres": "away"}})
+    monkeypatch.setattr(httpx, "get", lambda *_arguments, **_settings: answer)
+    monkeypatch.setenv("PATH", "")
+    ran = CliRunner().invoke(doctor.command, ["--no-cluster", "--url=http://127.0.0.1:1", "--namespace=memory"])
+    assert ran.exit_code == 1
+    assert "postgres: away" in ran.output
+    assert not {"Kubernetes", "definitions", "accounts"} & set(ran.output.split())
 
 
 def test_a_finding_reads_as_what_is_wrong_and_below_it_what_to_do():

@@ -34,14 +34,24 @@ TIMEOUT: Final = 5
 @click.option(
     "--system-namespace", envvar="ANABRANCH_SYSTEM_NAMESPACE", default=manifests.DEFAULT_NAMESPACE, show_default=True
 )
+@click.option(
+    "--cluster/--no-cluster", default=True, show_default=True, help="Whether to look at what the API server holds."
+)
 @output_option
 @connection_options
-def command(dsn: str | None, system_namespace: str, output: str, connection: Connection) -> None:
+def command(
+    dsn: str | None,
+    system_namespace: str,
+    cluster: bool,  # noqa: FBT001  (click passes it by name)
+    output: str,
+    connection: Connection,
+) -> None:
     """Say what is missing in an installation and how to mend it. Exit code 1 where something is.
 
     It only reads. What you may not read, or did not say how to reach, is reported as unknown.
     """
-    findings = [*examine(connection, system_namespace), *_api(connection), *_token(connection), *_database(dsn)]
+    examined = examine(connection, system_namespace) if cluster else ()
+    findings = [*examined, *_api(connection), *_token(connection), *_database(dsn)]
     if output == "table":
         for finding in findings:
             click.echo("\n".join(describe(finding)))

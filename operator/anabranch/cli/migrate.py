@@ -26,12 +26,23 @@ from anabranch.store import migrate
     help="First make the roles with the passwords of ANABRANCH_MIGRATE_PASSWORD, ANABRANCH_OPERATOR_PASSWORD and "
     "ANABRANCH_API_PASSWORD, then work as anabranch_migrate. The DSN is then that of a role with CREATEROLE.",
 )
-def command(dsn: str, *, roles_from_env: bool) -> None:
+@click.option(
+    "--wait",
+    metavar="SECONDS",
+    type=click.IntRange(min=0),
+    help="Migrate nothing: wait so long for somebody else to do it. Any of the three roles will do.",
+)
+def command(dsn: str, *, roles_from_env: bool, wait: int | None) -> None:
     """Bring the database to this version's schema.
 
     Safe to run again, and by several at once: one migrates, the others wait.
     """
-    asyncio.run(_migrate(dsn, roles=_passwords() if roles_from_env else None))
+    if wait is not None:
+        if roles_from_env:
+            raise click.UsageError("--wait migrates nothing, so it makes no roles: leave out --roles-from-env.")
+        asyncio.run(migrate.wait(dsn, seconds=wait, say=lambda text: click.echo(text, err=True)))
+    else:
+        asyncio.run(_migrate(dsn, roles=_passwords() if roles_from_env else None))
     click.echo(f"The database is at schema {migrate.head()}.")
 
 

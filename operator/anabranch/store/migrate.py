@@ -24,6 +24,8 @@ import asyncpg
 from anabranch.model.errors import InvalidInputError, UnavailableError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sqlalchemy import Connection as SyncConnection
 
     from anabranch.store.database import Connection
@@ -39,12 +41,17 @@ _MIGRATIONS: Final = Path(__file__).parent / "migrations"
 _LOCK: Final = 0x616E6162  # "anab": any number that no other program on this database takes
 _SCRAM_ITERATIONS: Final = 4096
 _ATTEMPTS: Final = 6
+_PAUSE_SECONDS: Final = 1.0
 
 
 class SchemaMismatchError(UnavailableError):
     """The database is not at the schema that this code was written for."""
 
     code = "SchemaMismatch"
+
+
+class SchemaNewerError(SchemaMismatchError):
+    """It is at one that this code has not heard of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,10 +122,42 @@ async def check(conn: Connection) -> None:
             f"The database is at schema {found or 'none'}, this program needs {head()}.",
             hint="Run `anabranch migrate`.",
         )
-    raise SchemaMismatchError(
+    raise SchemaNewerError(
         f"The database is at schema {found}, which is newer than this program ({head()}).",
         hint="Run the version of Anabranch that migrated it.",
     )
+
+
+async def wait(dsn: str, *, seconds: float, say: Callable[[str], None]) -> None:
+    """Wait until somebody else has brought a database to `head`, and it answers.
+
+    Args:
+        dsn: Of any role that may read the tables, ``postgresql://…``.
+        seconds: How long at most.
+        say: Is told what it waits for, once for each thing.
+
+    Raises:
+        SchemaNewerError: At once: no waiting helps.
+        UnavailableError: If at the end the server does not answer, or the schema is still an older one.
+    """
+    now = asyncio.get_running_loop().time
+    deadline, said = now() + seconds, ""
+    while True:
+        try:
+            conn = await _connect(dsn)
+            try:
+                return await check(conn)
+            finally:
+                await conn.close()
+        except SchemaNewerError:
+            raise
+        except UnavailableError as error:
+            if now() >= deadline:
+                raise
+            if error.detail != said:
+                said = error.detail
+                say(said)
+        await asyncio.sleep(_PAUSE_SECONDS)
 
 
 async def ensure_roles(admin_dsn: str, passwords: RolePasswords) -> None:
