@@ -21,7 +21,20 @@ from benchmarks import measure, stage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ROWS = ("importing", "forking", "publishing", "git", "restoring", "growth", "starting", "finding")
+ROWS = (
+    "importing",
+    "reading",
+    "forking",
+    "publishing",
+    "git",
+    "restoring",
+    "growth",
+    "starting",
+    "finding",
+    "acknowledgement",
+    "bulk",
+    "jobs",
+)
 """The modules, in the order in which ``all`` runs them: what changes a shared line most comes last of those on it."""
 
 README = Path(__file__).with_name("README.md")
