@@ -13,6 +13,7 @@ import uvicorn
 import uvloop
 
 from anabranch.api.app import create_app
+from anabranch.api.direct import Direct
 from anabranch.api.parts import Parts, opened
 from anabranch.api.protocol import IDLE_SECONDS, Protocol
 from anabranch.api.settings import Settings
@@ -60,7 +61,7 @@ async def serve(settings: Settings) -> None:
     """
     async with opened(settings) as parts:
         config = uvicorn.Config(
-            create_app(parts),
+            Direct(create_app(parts), parts),
             host=settings.host,
             port=settings.port,
             http=Protocol,
@@ -68,6 +69,7 @@ async def serve(settings: Settings) -> None:
             lifespan="off",
             log_config=None,
             access_log=False,
+            proxy_headers=False,  # nobody's address is looked at
             server_header=False,
             timeout_keep_alive=IDLE_SECONDS,
             timeout_graceful_shutdown=GRACE_SECONDS,
