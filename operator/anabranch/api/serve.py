@@ -6,6 +6,8 @@ requests under way are finished.
 """
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from types import FrameType
 from typing import Final
 
@@ -13,6 +15,7 @@ import uvicorn
 import uvloop
 
 from anabranch.api.app import create_app
+from anabranch.api.certificate import Certificate
 from anabranch.api.direct import Direct
 from anabranch.api.parts import Parts, opened
 from anabranch.api.protocol import IDLE_SECONDS, Protocol
@@ -74,7 +77,24 @@ async def serve(settings: Settings) -> None:
             timeout_keep_alive=IDLE_SECONDS,
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
-        await Server(config, parts, drain=settings.drain).serve()
+        async with _encrypted(config, settings):
+            await Server(config, parts, drain=settings.drain).serve()
+
+
+@contextlib.asynccontextmanager
+async def _encrypted(config: uvicorn.Config, settings: Settings) -> AsyncIterator[None]:
+    """Serve by TLS, where a certificate is set, and follow its files."""
+    if settings.tls is None:
+        yield
+        return
+    certificate = Certificate(*settings.tls)
+    config.load()
+    config.ssl = certificate.context  # a context of our own, since uvicorn's reads the files once
+    following = asyncio.create_task(certificate.follow(), name="certificate")
+    try:
+        yield
+    finally:
+        following.cancel()
 
 
 def run(settings: Settings) -> None:
