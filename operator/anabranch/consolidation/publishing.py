@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 _ATTEMPTS: Final = 10
 
+LARGE: Final = 1_000
+"""Changes from which a generation is written before the head's lock, in which it would take a second and more."""
+
 
 class _PausedError(Exception):
     """The line was paused between the claim and the lock."""
@@ -125,6 +128,7 @@ async def _write(services: Services, shares: Sequence[Share], decided: Group, pr
     async with services.db.transaction() as conn:
         # The jobs are ours alone, so this needs no lock: what can be written before it is.
         await candidates.save_outcomes(conn, [row for share in shares for row in share.decided])
+        ahead = await publish.write_ahead(conn, prepared=prepared) if len(prepared.versions) >= LARGE else None
         head = await lines.lock_head(conn, line)
         if head.paused:
             raise _PausedError
@@ -134,6 +138,7 @@ async def _write(services: Services, shares: Sequence[Share], decided: Group, pr
             prepared=prepared,
             events=[_event(announcement) for announcement in decided.plan.events],
             origin=_origin(own),
+            ahead=ahead,
         )
         await _check(conn, own, decided)
         await _wake_others(conn, own, [write.candidate.key for write in decided.plan.writes])

@@ -3,6 +3,9 @@
 The lock is held for a few milliseconds, so what can be computed before is: `prepare` fetches the trie's nodes and
 hashes the new ones against the head that it saw, and `write_generation` refuses (`HeadMovedError`) when another
 publication came in between. The caller then prepares again. Nothing here decides what is published.
+
+Thousands of changes take a second to write alone. `write_ahead` does that before the lock, so that a rollback does not
+wait for it, and keeps other publications out instead, as a restore does.
 """
 
 from __future__ import annotations
@@ -39,6 +42,7 @@ __all__ = [
     "publication_of",
     "record_publication",
     "seal",
+    "write_ahead",
     "write_generation",
 ]
 
@@ -54,7 +58,7 @@ class HeadMovedError(ConflictError):
 
 
 class RestoreUnderWayError(UnavailableError):
-    """A restore writes the line's records just now."""
+    """A restore, or a large publication, writes the line's records just now."""
 
     code = "RestoreUnderWay"
 
@@ -132,13 +136,45 @@ async def prepare(conn: Connection, *, head: HeadRow, versions: Sequence[NewVers
     return Prepared(parent=parent, revision=revision, versions=versions, delta=delta)
 
 
-async def write_generation(
+async def write_ahead(conn: Connection, *, prepared: Prepared) -> int:
+    """Write the records of a prepared generation before the head's lock; others are kept from publishing meanwhile.
+
+    Args:
+        conn: Inside the transaction that is going to call `write_generation`.
+        prepared: What `prepare` gave.
+
+    Returns:
+        How many live records there are more.
+
+    Raises:
+        HeadMovedError: If the head is not the one that was prepared for; nothing was written.
+        UnavailableError: If the content of a version is not stored, or others publish for too long.
+    """
+    line = prepared.parent.line
+    await _sql.keep_others_out(conn, line=line)
+    # Nobody moves it on any more: what it is now, it is going to be under its lock.
+    check_head(await lines.head(conn, line), parent=prepared.parent, revision=prepared.revision)
+    return await _write_records(conn, prepared)
+
+
+async def _write_records(conn: Connection, prepared: Prepared) -> int:
+    """Write versions and nodes; how many live records there are more."""
+    line, generation = prepared.parent.line, prepared.parent.generation + 1
+    live = await versions.write(
+        conn, line=line, generation=generation, revision=prepared.revision, new=prepared.versions
+    )
+    await versions.write_nodes(conn, line=line, generation=generation, delta=prepared.delta)
+    return live
+
+
+async def write_generation(  # noqa: PLR0913  (a generation has that many parts)
     conn: Connection,
     *,
     head: HeadRow,
     prepared: Prepared,
     events: Sequence[NewEvent],
     origin: Mapping[str, Any],
+    ahead: int | None = None,
 ) -> ManifestRow:
     """Write a prepared generation and make it the head; current too, unless another generation is pinned.
 
@@ -148,6 +184,7 @@ async def write_generation(
         prepared: What `prepare` gave.
         events: The feed's entries for it, in order.
         origin: What made it: ``{kind: import | publication | restore, …}`` (JSON).
+        ahead: What `write_ahead` gave, where it was called before the lock.
 
     Raises:
         HeadMovedError: If the head is not the one that was prepared for; nothing was written.
@@ -155,12 +192,8 @@ async def write_generation(
         UnavailableError: If the content of a version is not stored, or a restore is being written.
     """
     await enter(conn, head=head, parent=prepared.parent, revision=prepared.revision)
-    line, generation = head.line, head.head_generation + 1
-    live = await versions.write(
-        conn, line=line, generation=generation, revision=prepared.revision, new=prepared.versions
-    )
-    await versions.write_nodes(conn, line=line, generation=generation, delta=prepared.delta)
-    await lines.add_scopes(conn, line=line, scopes={version.scope for version in prepared.versions})
+    live = await _write_records(conn, prepared) if ahead is None else ahead
+    await lines.add_scopes(conn, line=head.line, scopes={version.scope for version in prepared.versions})
     return await seal(
         conn,
         head=head,
@@ -186,8 +219,8 @@ def check_head(head: HeadRow, *, parent: ManifestRow, revision: int) -> None:
 async def enter(conn: Connection, *, head: HeadRow, parent: ManifestRow, revision: int) -> None:
     """Begin to write a generation: check the head, and keep restores out until the transaction ends.
 
-    A restore writes before it takes the head's lock, so the lock does not keep it away from the same rows. Whoever
-    holds the lock must not wait for it: it is told to come back.
+    A restore writes before it takes the head's lock, so the lock does not keep it away from the same rows; so does a
+    large publication. Whoever holds the lock must not wait for them: it is told to come back.
 
     Args:
         conn: Inside the transaction that took ``head`` by `lines.lock_head`.
@@ -201,7 +234,9 @@ async def enter(conn: Connection, *, head: HeadRow, parent: ManifestRow, revisio
     """
     check_head(head, parent=parent, revision=revision)
     if not await _sql.enter(conn, line=head.line):
-        raise RestoreUnderWayError("A restore of the baseline is being written.", hint="Try again in a moment.")
+        raise RestoreUnderWayError(
+            "A restore, or a large publication, of the baseline is being written.", hint="Try again in a moment."
+        )
 
 
 async def seal(  # noqa: PLR0913  (a generation has that many parts)

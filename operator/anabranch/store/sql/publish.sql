@@ -2,6 +2,10 @@
 -- Keep restores from writing until the transaction ends; false: one is at it.
 SELECT pg_try_advisory_xact_lock_shared(hashtextextended(:line, 1));
 
+-- name: keep_others_out(line)!
+-- Nobody else writes a generation of the line until the transaction ends; whoever is at it is waited for.
+SELECT pg_advisory_xact_lock(hashtextextended(:line, 1));
+
 -- name: add_manifest(line, generation, baseline_id, parent_generation, manifest_hash, records, revision, origin, feed_watermark)^
 -- Write a manifest.
 INSERT INTO manifests (line, generation, baseline_id, parent_generation, manifest_hash, records, revision, origin,
