@@ -15,7 +15,7 @@ from benchmarks.crowd import Crowd
 from anabranch.manifests import OPERATOR_ACCOUNT
 
 BRANCHES = 1_000
-WINDOW_SECONDS = 15.0
+WINDOW_SECONDS = 10.0
 WRITES = {"create", "update", "patch", "delete"}
 
 

@@ -13,6 +13,8 @@ from anabranch.store.waiting import WaitingRow
 T0 = datetime(2026, 1, 1, 12, tzinfo=UTC)
 T1 = T0 + timedelta(hours=1)
 LINE = "ln_01h2xcejqtf2nbrexx3vqjhp41"
+BRANCH = f"br_{LINE[3:]}_01h2xcejqtf2nbrexx3vqjhp42"
+JOB = f"job_{LINE[3:]}_01h2xcejqtf2nbrexx3vqjhp43"
 
 
 def manifest(generation, kind="publication"):
@@ -75,14 +77,14 @@ def baseline(*, head=0, current=None, pinned=None, suspended=False, conditions=(
 def job(**changes):
     row = JobRow(
         line=LINE,
-        job_id="job_1",
+        job_id=JOB,
         namespace="team",
         name="scout-1",
         uid="u",
         automatic=True,
         observed_generation=1,
         origin="Branch",
-        branch_id="br_1",
+        branch_id=BRANCH,
         from_sequence=1,
         through_sequence=1,
         held_from=None,
@@ -120,7 +122,7 @@ def job(**changes):
 def branch(phase="Active"):
     row = BranchRow(
         line=LINE,
-        branch_id="br_1",
+        branch_id=BRANCH,
         run_id="run_1",
         namespace="team",
         name="scout",

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.unit.rows import LINE, branch, job
+from tests.unit.rows import JOB, LINE, branch, job
 
 from anabranch.controllers import births as module
 from anabranch.controllers.births import Births, resource_of
@@ -90,7 +90,7 @@ def unborn(**changes):
 async def test_a_job_gets_the_resource_that_its_row_tells(cluster, births):
     cluster.unborn = [unborn()]
     await births.look()
-    assert cluster.tied == [("job_1", "uid-scout-1")]
+    assert cluster.tied == [(JOB, "uid-scout-1")]
     spec = {
         "origin": "Branch",
         "branchRef": {"namespace": "team", "name": "scout"},
@@ -104,7 +104,7 @@ async def test_a_resource_that_was_made_before_a_crash_is_taken_up(cluster, birt
     await births._bear(cluster.unborn[0])
     cluster.tied, cluster.unborn = [], [unborn()]
     await births.look()
-    assert cluster.tied == [("job_1", "uid-scout-1")]
+    assert cluster.tied == [(JOB, "uid-scout-1")]
 
 
 async def test_somebody_elses_resource_of_that_name_is_left_alone_and_told_of(cluster, births):

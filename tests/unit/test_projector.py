@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from tests.unit.rows import LINE, T0, baseline, branch, job, waiting
+from tests.unit.rows import BRANCH, JOB, LINE, T0, baseline, branch, job, waiting
 
 from anabranch.controllers import projector, verifying
 from anabranch.controllers.bell import Bell
@@ -26,9 +26,10 @@ class Store:
         self.rows = {}
         self.marked = []
         self.excluded = []
+        self.later = None
 
     def change(self, kind, state, *, uid="u", version=1):
-        identifier = {"Baseline": LINE, "Branch": "br_1", "ConsolidationJob": "job_1", "Waiting": None}[kind]
+        identifier = {"Baseline": LINE, "Branch": BRANCH, "ConsolidationJob": JOB, "Waiting": None}[kind]
         name = "Branch" if kind == "Waiting" else kind
         line = None if kind == "Waiting" else LINE
         row = Dirty(kind=name, namespace="team", name="scout", uid=uid, line=line, id=identifier, version=version)
@@ -55,19 +56,20 @@ class Store:
 
     def states(self, kind):
         async def read(_conn, **_):
-            found = [(row, state) for row, state in self.rows.values() if row.kind == kind and row.id is not None]
-            return [of_uid(row.uid, state) for row, state in found]
+            rows = [*self.rows.values(), *([self.later] if self.later else [])]
+            found = [(row, state) for row, state in rows if row.kind == kind and row.id is not None]
+            return [of_row(row, state) for row, state in found]
 
         return read
 
     async def waiting(self, _conn, **_):
-        return next((state for row, state in self.rows.values() if row.id is None), None)
+        return next((replace(state, version=row.version) for row, state in self.rows.values() if row.id is None), None)
 
 
-def of_uid(uid, state):
-    """A state whose resource has another uid than the rows' usual one."""
+def of_row(row, state):
+    """A state whose resource has the uid of a row, and its version."""
     part = next(name for name in ("line", "branch", "job") if hasattr(state, name))
-    return replace(state, **{part: replace(getattr(state, part), uid=uid)})
+    return replace(state, **{part: replace(getattr(state, part), uid=row.uid, version=row.version)})
 
 
 class ApiServer:
@@ -178,7 +180,7 @@ async def test_a_status_that_the_schema_refuses_is_put_off_and_holds_up_no_other
     await shown.look()
     await shown.look()
     assert store.marked == []
-    assert [row.id for row in store.excluded] == ["br_1"]
+    assert [row.id for row in store.excluded] == [BRANCH]
 
 
 async def test_an_outage_leaves_rows_to_be_written_later(store, server, shown):
@@ -236,16 +238,16 @@ async def test_times_of_conditions_come_from_what_the_watch_showed(store, server
 async def test_what_happened_is_told_once_the_status_says_so(store, server, shown, others):
     store.change("Waiting", waiting())
     await shown.look()
-    assert others.told == []
+    assert others.told == [("scout", "BaselineUnavailable")]
     assert not server.whole, "a resource that waits keeps what else its status tells"
     server.error = UnavailableError("away")
     store.change("Branch", branch(), version=2)
     with pytest.raises(UnavailableError):
         await shown.look()
-    assert others.told == []
+    assert others.told == [("scout", "BaselineUnavailable")]
     server.error = None
     await shown.look()
-    assert others.told == [("scout", "Forked")]
+    assert others.told == [("scout", "BaselineUnavailable"), ("scout", "Forked")]
 
 
 async def test_a_defect_in_one_look_does_not_end_the_projector(store, shown, monkeypatch):
@@ -269,7 +271,7 @@ async def test_a_defect_in_one_look_does_not_end_the_projector(store, shown, mon
 @pytest.fixture
 def restored(store, monkeypatch):
     """A branch that Postgres has shown long ago; whether its status still says so is the test's business."""
-    row, state = Dirty(kind="Branch", **METADATA, line="br_1", id="br_1", version=0), branch()
+    row, state = Dirty(kind="Branch", **METADATA, line=LINE, id=BRANCH, version=0), branch()
     store.rows = {"u": (row, state)}
 
     async def nothing(_conn, **_):
@@ -296,7 +298,7 @@ async def test_a_status_that_was_restored_from_an_older_backup_is_written_again(
 
 async def test_a_status_that_somebody_wiped_is_written_again_as_it_was(server, shown, restored, monkeypatch):
     async def found(*_):
-        return "br_1"
+        return BRANCH
 
     monkeypatch.setattr(verifying, "_look_up", found)
     shown.observe("Branch", {"metadata": METADATA, "status": restored})
@@ -338,3 +340,15 @@ async def test_an_object_that_postgres_does_not_know_is_left_alone(store, server
     shown.observe("Branch", {"metadata": METADATA, "status": restored})
     assert await shown.look() == await shown.look() == 0
     assert server.patches == []
+
+
+async def test_a_status_that_was_found_wrong_is_marked_as_of_the_row_that_it_was_made_from(store, server, shown):
+    """Its row came into being between two reads; marked as of none, it would be written once more."""
+    store.change("Branch", branch(), version=3)
+    row, state = store.rows.pop("u")
+    shown.observe("Branch", {"metadata": METADATA, "status": {"observedGeneration": -1, "branchId": BRANCH}})
+    store.later = (row, state)
+    shown._verifying._seen["u"] = replace(shown._verifying._seen["u"], at=-100.0)
+    await shown.look()
+    assert len(server.patches) == 1
+    assert store.marked == [("u", 3)]

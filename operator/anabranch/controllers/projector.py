@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -60,11 +60,13 @@ class _Sheet:
 
     Attributes:
         status: In its JSON form.
+        version: Of the row, as it was read for this; it may be a later one than it was found by.
         whole: Whether it replaces the one before, or only those of its members that it has.
         manifests: With a Baseline's, its newest ones.
     """
 
     status: dict[str, Any]
+    version: int
     whole: bool = True
     manifests: Sequence[ManifestRow] = ()
 
@@ -147,6 +149,7 @@ class Projector:
             rows = [row for row in found if not self._reconciler.is_busy(_key(row))]
             room = _AT_ONCE - len(rows)
             unverified = await self._verifying.due(conn, now=now, but={row.uid for row in found}, limit=max(room, 0))
+            unverified = [row for row in unverified if not self._reconciler.is_busy(_key(row))]
             sheets = await self._sheets(conn, [*rows, *unverified])
         rows += [row for row in unverified if not self._is_verified(row, sheets.get(row.uid))]
         shown = await asyncio.gather(
@@ -174,20 +177,21 @@ class Projector:
         for baseline in await projection.baseline_status(conn, lines=ids["Baseline"]) if ids["Baseline"] else ():
             uid = baseline.line.uid
             status = baseline_status(baseline, seen=self._of(uid), now=now)
-            sheets[uid] = _Sheet(status.whole(), manifests=baseline.history)
+            sheets[uid] = _Sheet(status.whole(), baseline.line.version, manifests=baseline.history)
         for branch in await projection.branch_status(conn, branch_ids=ids["Branch"]) if ids["Branch"] else ():
             uid = branch.branch.uid
-            sheets[uid] = _Sheet(branch_status(branch, seen=self._of(uid), now=now).whole())
+            sheets[uid] = _Sheet(branch_status(branch, seen=self._of(uid), now=now).whole(), branch.branch.version)
         jobs = ids["ConsolidationJob"]
         for job in await projection.job_status(conn, job_ids=jobs) if jobs else ():
             if (job_uid := job.job.uid) is not None:
-                sheets[job_uid] = _Sheet(job_status(job, seen=self._of(job_uid), now=now).whole())
+                sheets[job_uid] = _Sheet(job_status(job, seen=self._of(job_uid), now=now).whole(), job.job.version)
         for row in rows:
             if row.uid in sheets:
                 continue
             wait = await waiting.get(conn, namespace=row.namespace, kind=row.kind, name=row.name)
             if wait is not None and wait.uid == row.uid:
-                sheets[row.uid] = _Sheet(waiting_status(wait, seen=self._of(row.uid), now=now), whole=False)
+                status_ = waiting_status(wait, seen=self._of(row.uid), now=now)
+                sheets[row.uid] = _Sheet(status_, wait.version, whole=False)
         return sheets
 
     def _is_verified(self, row: Dirty, sheet: _Sheet | None) -> bool:
@@ -233,7 +237,7 @@ class Projector:
         about = ObjectRef(OWN[row.kind], row.namespace, row.name, row.uid)
         for occurrence in occurrences(row.kind, before=before, status=sheet.status, manifests=sheet.manifests):
             self._announcer.tell(about, occurrence)
-        return row
+        return replace(row, version=sheet.version)
 
     def _remember(self, uid: str, seen: Seen) -> None:
         self._seen[uid] = seen

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.controllers.pacing import steady
 from anabranch.controllers.reconciler import Key
+from anabranch.model.ids import is_id, line_of
 from anabranch.store import branches, jobs, lines
 from anabranch.store.projection import Dirty
 
@@ -29,6 +30,7 @@ _LOOKUPS: Final = 50
 _OF_WAITING: Final = ("observedGeneration", "conditions")
 _UNSETTLED: Final = frozenset({"leaseDeadline", "pendingBatches"})
 _IDS: Final[dict[OwnName, str]] = {"Baseline": "lineId", "Branch": "branchId", "ConsolidationJob": "jobId"}
+_PREFIXES: Final[dict[OwnName, str]] = {"Baseline": "ln", "Branch": "br", "ConsolidationJob": "job"}
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class Verifying:
         return seen.settled == _settled(status) if whole else seen.waiting == _settled(status, _OF_WAITING)
 
     async def due(self, conn: Connection, *, now: float, but: Collection[str], limit: int) -> list[Dirty]:
-        """Some whose time has come, as rows to be shown, without an id if they may wait; version 0 marks nothing.
+        """Some whose time has come, as rows to be shown, without an id if they may wait; of no version yet.
 
         Args:
             conn: A connection.
@@ -93,11 +95,11 @@ class Verifying:
             if uid in but:
                 continue
             identifier = seen.identifier
-            if identifier is None:
+            if identifier is None or not is_id(_PREFIXES[seen.key.kind], identifier):  # somebody may have written it
                 lookups += 1
                 identifier = await _look_up(conn, seen.key, uid)
-            # The line is only told from None, which means that it waits.
-            found.append(Dirty(**vars(seen.key), uid=uid, line=identifier, id=identifier, version=0))
+            line = None if identifier is None else line_of(identifier)
+            found.append(Dirty(**vars(seen.key), uid=uid, line=line, id=identifier, version=0))
         return found
 
 
