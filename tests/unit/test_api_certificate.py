@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import ssl
 
 import pytest
+import uvicorn
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from anabranch.api.certificate import Certificate
+from anabranch.api.protocol import Protocol
+from anabranch.api.serve import _encrypted
+from anabranch.api.settings import Settings
 from anabranch.model.errors import InvalidInputError
 
 
@@ -93,3 +98,41 @@ def test_files_that_cannot_be_used_are_refused_at_the_start(tmp_path, break_it):
         (tmp_path / "tls.crt").write_text("no certificate")
     with pytest.raises(InvalidInputError, match="cannot be used"):
         Certificate(tmp_path / "tls.crt", tmp_path / "tls.key")
+
+
+async def test_the_api_serves_by_it_and_follows_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("anabranch.api.certificate.LOOK_SECONDS", 0.01)
+    write(tmp_path, "first")
+    files = (tmp_path / "tls.crt", tmp_path / "tls.key")
+    settings = Settings(dsn="", audience="", cursor_keys=(), tls=files)
+
+    async def app(scope, _receive, send):
+        assert scope["scheme"] == "https"
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    config = uvicorn.Config(app, host="127.0.0.1", port=0, http=Protocol, lifespan="off", log_config=None)
+    async with _encrypted(config, settings):
+        server = uvicorn.Server(config)
+        running = asyncio.create_task(server.serve())
+        while not server.started:  # noqa: ASYNC110  (uvicorn says it by this alone)
+            await asyncio.sleep(0.01)
+        port = server.servers[0].sockets[0].getsockname()[1]
+
+        async def name():
+            trust = ssl.create_default_context()
+            trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust)
+            writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            assert (await reader.readline()).startswith(b"HTTP/1.1 204")
+            peer = x509.load_der_x509_certificate(writer.get_extra_info("ssl_object").getpeercert(binary_form=True))
+            writer.close()
+            return peer.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
+
+        assert await name() == "first"
+        write(tmp_path, "second")
+        async with asyncio.timeout(10):
+            while await name() != "second":  # noqa: ASYNC110  (the files are looked at now and then)
+                await asyncio.sleep(0.01)
+        server.should_exit = True
+        await running
