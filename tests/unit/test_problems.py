@@ -105,6 +105,7 @@ async def test_a_defect_is_answered_without_its_words(http):
 
 async def test_unknown_paths_and_methods_are_problems_too(http):
     assert problem_of(await http.get("/nowhere"))["code"] == "RouteNotFound"
+    assert "control character" in problem_of(await http.get("/nowhere/a%0Ab"))["detail"]
     response = await http.post("/plain")
     assert problem_of(response)["code"] == "MethodNotAllowed"
     assert response.headers["allow"] == "GET"

@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 
 from anabranch.model import misfits
 from anabranch.model.answers import Problem
-from anabranch.model.errors import AnabranchError
+from anabranch.model.errors import AnabranchError, InvalidInputError
 
 MEDIA_TYPE: Final = "application/problem+json"
 TYPES: Final = "/problems/"
@@ -112,6 +112,10 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def unrouted(request: Request, error: HTTPException) -> Response:
         path = request.url.path[:200]
+        if not request.scope["path"].isprintable():
+            return response(
+                InvalidInputError("The path holds a control character, such as %0A.", hint="No key or name has one.")
+            )
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             allowed = (error.headers or {}).get("Allow", "")
             detail = f"{path} does not take {request.method}."
