@@ -27,7 +27,7 @@ EXAMPLES: Final = os.environ.get("ANABRANCH_MACHINE_EXAMPLES")
 """How many examples each machine runs instead of the few that the suite has time for; then it also takes the minutes
 that it needs to make short what it has found."""
 
-TIMEOUT: Final = 120 if EXAMPLES is None else 900 + 30 * int(EXAMPLES)
+TIMEOUT: Final = 300 if EXAMPLES is None else 900 + 30 * int(EXAMPLES)
 """Seconds until a machine is ended."""
 
 
