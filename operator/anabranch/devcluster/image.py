@@ -196,8 +196,8 @@ class _Buildah:
         sources = [str(SOURCES)] if SOURCES.exists() else []
         # In a mount namespace of its own: what it mounts goes with it, however it ends.
         alone = ("unshare", "--mount", "--propagation=private")
-        options = ("--quiet", "--mode=root", "--variant=essential", f"--include={BASE_PACKAGES}")
-        _run([*alone, "mmdebstrap", *options, SUITE, str(archive), *sources])
+        options = ("--quiet", "--mode=root", "--variant=essential", "--dpkgopt=force-unsafe-io")
+        _run([*alone, "mmdebstrap", *options, f"--include={BASE_PACKAGES}", SUITE, str(archive), *sources])
         container = self.run("from", "scratch").strip()
         self.run("add", "--quiet", container, str(archive), "/")
         self.run("commit", "--quiet", "--rm", container, name)
