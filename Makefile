@@ -49,6 +49,10 @@ generate: venv ## Write the files that are generated from the code: crds/, docs/
 	$(BIN)/python -m anabranch.api.openapi $(GENERATE_FLAGS)
 	$(BIN)/python -m anabranch.chart.generate $(GENERATE_FLAGS)
 
+.PHONY: kustomize
+kustomize: venv ## Write charts/kustomize/base, which is the chart as Helm renders it
+	$(BIN)/python -m anabranch.chart.kustomize
+
 .PHONY: test-unit
 test-unit: venv ## Run the tests that need nothing but Python, and Helm for those of the chart
 	$(PYTEST) $(PARALLEL) tests/unit tests/chart
@@ -61,6 +65,10 @@ test-store: venv ## Run the tests on a real Postgres
 test-cluster: venv ## Run the tests on a real API server, with the operator and the API running
 	$(PYTEST) $(PARALLEL) tests/cluster
 
+.PHONY: e2e
+e2e: venv ## Run the tests in pods, on a cluster with a node: needs root on Linux, may install Debian packages
+	$(PYTEST) tests/e2e
+
 .PHONY: chaos
 chaos: venv ## Kill the operator at every durable step of a job, many times over
 	ANABRANCH_CHAOS_ROUNDS=20 $(PYTEST) tests/cluster/test_operator_killed.py
@@ -68,6 +76,10 @@ chaos: venv ## Kill the operator at every durable step of a job, many times over
 .PHONY: bench
 bench: $(VENV)/.benchmarks ## Measure every row of benchmarks/ next to its peer: some minutes on a quiet machine
 	$(BIN)/python -m benchmarks $(if $(BENCH),$(BENCH),all) $(BENCH_FLAGS)
+
+.PHONY: image
+image: venv ## Build the container image, with docker or without, and save it in artifacts/
+	$(BIN)/python -m anabranch.devcluster image
 
 ##@ What they stand on
 
@@ -78,14 +90,15 @@ venv: $(VENV)/.installed ## Make the virtual environment
 devcluster: venv ## Build the local control plane's programs: minutes the first time, then at once
 	$(BIN)/python -m anabranch.devcluster build
 
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
+
 .PHONY: lock
-lock: venv ## Resolve the dependencies anew and pin them, with hashes, in requirements.lock
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --all-extras --generate-hashes --upgrade \
-		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
-		pyproject.toml --output-file requirements.lock
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
-		--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
-		--constraint requirements.lock benchmarks/requirements.in --output-file benchmarks/requirements.lock
+lock: venv ## Resolve the dependencies anew and pin them, with hashes, in requirements.lock and, for the image, its parts
+	$(COMPILE) --all-extras --upgrade pyproject.toml --output-file requirements.lock
+	$(COMPILE) --extra operator --extra api --constraint requirements.lock pyproject.toml --output-file requirements-runtime.lock
+	echo hatchling | $(COMPILE) --constraint requirements.lock - --output-file requirements-build.lock
+	$(COMPILE) --upgrade --constraint requirements.lock benchmarks/requirements.in --output-file benchmarks/requirements.lock
 
 .PHONY: clean
 clean: ## Delete the virtual environment and every cache of this folder
@@ -95,7 +108,7 @@ clean: ## Delete the virtual environment and every cache of this folder
 .PHONY: help
 help: ## Show this
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
-		/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+		/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # uv comes first, by pip and with the lock's own hash; everything else is uv's work, in a few seconds.
 $(VENV)/.installed: requirements.lock pyproject.toml
