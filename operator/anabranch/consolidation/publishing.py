@@ -11,12 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from asyncpg import DeadlockDetectedError
-
 from anabranch.consolidation import holding, planning
 from anabranch.consolidation.outcomes import counts
 from anabranch.model.errors import UnavailableError
-from anabranch.store import candidates, jobs, leases, lines, publish, reviews
+from anabranch.store import candidates, database, jobs, leases, lines, publish, reviews
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +49,7 @@ class _ReviewsChangedError(Exception):
     """Reviewers have said something since the plan was made."""
 
 
-_AGAIN: Final = (publish.HeadMovedError, _ReviewsChangedError, DeadlockDetectedError)
+_AGAIN: Final = (publish.HeadMovedError, _ReviewsChangedError, *database.LOST_RACES)
 
 
 async def publish_accepted(services: Services, job: JobRow) -> JobRow | None:

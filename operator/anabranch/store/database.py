@@ -47,7 +47,9 @@ _CONNECT_SECONDS: Final = 10.0
 _ACQUIRE_SECONDS: Final = 30.0
 _ATTEMPTS: Final = 8
 
-_LOST_RACES: Final = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
+LOST_RACES: Final = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
+"""What a transaction ends with that lost a race for the same rows: nothing of it was written; it may be repeated."""
+
 _UNREACHABLE: Final[tuple[type[Exception], ...]] = (
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
@@ -156,7 +158,7 @@ class Database:
             try:
                 async with self.transaction(readonly=readonly, isolation=isolation) as conn:
                     return await work(conn)
-            except _LOST_RACES:
+            except LOST_RACES:
                 await asyncio.sleep(random.uniform(0, 0.01 * 2**attempt))  # noqa: S311  (jitter, not a secret)
         raise UnavailableError(
             f"The transaction lost {_ATTEMPTS} races for the same rows.", hint="Try again; others are writing too."
