@@ -104,7 +104,7 @@ async def test_an_account_that_may_not_ask_says_which_right_is_missing(installed
     client = await KubeClient.open(str(powerless.kubeconfig))
     try:
         with pytest.raises(RightMissingError, match='cannot create resource "tokenreviews"'):
-            await Identity(client, audience=AUDIENCE).authenticate("any")
+            await Identity(client, audience=AUDIENCE).authenticate(mint(installed, namespace, "powerless"))
     finally:
         await client.close()
 
