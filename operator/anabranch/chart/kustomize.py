@@ -74,7 +74,14 @@ def files(helm: Path) -> dict[str, str]:
 
 def _rendered(helm: Path) -> list[dict[str, Any]]:
     """The objects of a release but its hooks, without the marks of Helm."""
-    command = [helm, "template", "anabranch", CHART, f"--namespace={manifests.DEFAULT_NAMESPACE}", "--values=-"]
+    command = [
+        str(helm),
+        "template",
+        "anabranch",
+        str(CHART),
+        f"--namespace={manifests.DEFAULT_NAMESPACE}",
+        "--values=-",
+    ]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, input=yaml.safe_dump(VALUES))  # noqa: S603  (no shell, and nothing of a stranger's)
     loaded = [item for item in yaml.safe_load_all(done.stdout) if item]
     return [_bare(item) for item in loaded if "helm.sh/hook" not in item["metadata"].get("annotations", {})]
