@@ -22,6 +22,8 @@ from benchmarks.acknowledgement import batch, middle
 from benchmarks.measure import Row, interleaved
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from benchmarks.serving import Agent
     from benchmarks.stage import Stage
 
@@ -64,7 +66,7 @@ async def run(stage: Stage, *, quick: bool) -> list[Row]:
     ]
 
 
-def opened_store(dsn: str) -> object:
+def opened_store(dsn: str) -> AbstractAsyncContextManager[AsyncPostgresStore]:
     """The peer's store, with a pool as large as the API's."""
     return AsyncPostgresStore.from_conn_string(dsn, pool_config={"min_size": 10, "max_size": 10})
 
