@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 TIMEOUT = 900
 """Seconds for a test here: the first one builds the image, on a machine that has nothing of it perhaps."""
 
+PATIENCE = 180
+"""Seconds for a pod's start or end, perhaps while the machine has other work."""
+
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 
@@ -138,7 +141,7 @@ class Pods:
     def wait(self, name: str, condition: str) -> None:
         """Waits for a pod's condition, such as `condition=Ready`."""
         target = ("pod", name, f"--namespace={self.namespace}")
-        self.cluster.kubectl("wait", f"--for={condition}", "--timeout=60s", *target)
+        self.cluster.kubectl("wait", f"--for={condition}", f"--timeout={PATIENCE}s", *target, timeout=PATIENCE + 10)
 
 
 def require(reason: str | None) -> None:

@@ -39,6 +39,9 @@ CERTIFICATES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
 INSIDE: Final = "/run/build/ca-certificates.crt"
 """Where the build finds whom this machine trusts: not at the usual place, which the image takes its own from."""
 
+ALONE: Final = ("unshare", "--mount", "--propagation=private")
+"""In a mount namespace of its own: what a command mounts goes with it, however it ends."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
@@ -168,7 +171,7 @@ def _buildah(name: str, archive: Path, say: Say) -> None:
 
 
 class _Buildah:
-    """Buildah with a storage of its own, in a way that works without user namespaces and overlay mounts."""
+    """Buildah with a storage of its own, in a way that works in a container too: without a runtime and a bridge."""
 
     def __init__(self, storage: Path) -> None:
         self._storage = storage
@@ -176,9 +179,8 @@ class _Buildah:
     def run(self, command: str, *words: str) -> str:
         """Runs one of its commands, and returns what it printed."""
         places = (f"--root={self._storage}/storage", f"--runroot={self._storage}/run")
-        settings = {"STORAGE_DRIVER": "vfs", "BUILDAH_ISOLATION": "chroot", "TMPDIR": str(self.folder("tmp"))}
-        environment = os.environ | settings
-        return _run(["buildah", *places, command, *words], env=environment)
+        environment = os.environ | {"BUILDAH_ISOLATION": "chroot", "TMPDIR": str(self.folder("tmp"))}
+        return _run([*ALONE, "buildah", *places, command, *words], env=environment)
 
     def folder(self, name: str) -> Path:
         """A folder beside the storage."""
@@ -194,10 +196,8 @@ class _Buildah:
         say(f"making a base image of Debian {SUITE} with {BASE_PACKAGES}")
         archive = self._storage / "base.tar"
         sources = [str(SOURCES)] if SOURCES.exists() else []
-        # In a mount namespace of its own: what it mounts goes with it, however it ends.
-        alone = ("unshare", "--mount", "--propagation=private")
         options = ("--quiet", "--mode=root", "--variant=essential", "--dpkgopt=force-unsafe-io")
-        _run([*alone, "mmdebstrap", *options, f"--include={BASE_PACKAGES}", SUITE, str(archive), *sources])
+        _run([*ALONE, "mmdebstrap", *options, f"--include={BASE_PACKAGES}", SUITE, str(archive), *sources])
         container = self.run("from", "scratch").strip()
         self.run("add", "--quiet", container, str(archive), "/")
         self.run("commit", "--quiet", "--rm", container, name)
