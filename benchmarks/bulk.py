@@ -31,7 +31,6 @@ NAME = "bulk"
 CLIENTS = 32
 BATCHES = 100
 WARM = 1
-CONTENT_HEX = 32
 
 
 async def run(stage: Stage, *, quick: bool) -> list[Row]:
@@ -75,14 +74,11 @@ async def put_all(store: AsyncPostgresStore, *, puts: int) -> float:
     """Put items by 32 writers, each waiting for its own; how many a second."""
     await store.setup()
     run = secrets.token_hex(4)
-    notes = [
-        [{"note": f"{secrets.token_hex(CONTENT_HEX)}, and some words that make it as long as a short note is"}] * 1
-        for _ in range(CLIENTS)
-    ]
 
     async def write(writer: int) -> None:
         for number in range(puts):
-            await store.aput(("runs", run), f"finding-{writer}-{number}", notes[writer][0], index=False)
+            note = {"note": f"{secrets.token_hex(32)}, and some words that make it as long as a short note is"}
+            await store.aput(("runs", run), f"finding-{writer}-{number}", note, index=False)
 
     began = time.perf_counter()
     await asyncio.gather(*map(write, range(CLIENTS)))
