@@ -56,6 +56,26 @@ class NetworkPolicies(Values):
     )
 
 
+class PrometheusRule(Values):
+    """Alerts for the Prometheus operator, from what kube-state-metrics tells."""
+
+    enabled: bool = Field(default=False, description="Whether there is a PrometheusRule.")
+    labels: dict[str, str] = Field(default_factory=dict, description="Its labels, by which a Prometheus selects it.")
+    runbook_url: str = Field(
+        default="",
+        description="Where your people read `docs/runbook.md`: each alert links to its section there. Needed with the "
+        "rule.",
+    )
+
+
+class Metrics(Values):
+    """Who watches the release."""
+
+    prometheus_rule: PrometheusRule = Field(
+        default_factory=PrometheusRule, description="Alerts, from what kube-state-metrics tells."
+    )
+
+
 class Uninstall(Values):
     """What happens before the release is deleted."""
 
@@ -95,6 +115,7 @@ class ChartValues(Values):
     network_policy: NetworkPolicies = Field(
         default_factory=NetworkPolicies, description="Who may talk to whom, where the network plugin enforces it."
     )
+    metrics: Metrics = Field(default_factory=Metrics, description="Who watches the release.")
     uninstall: Uninstall = Field(default_factory=Uninstall, description="What happens before the release is deleted.")
     global_: Anything = Field(
         default_factory=dict, alias="global", description="Helm puts it there where this chart is a dependency."
