@@ -105,6 +105,7 @@ async def _memory(crowd: Crowd, more: int) -> measure.Row:
     began = time.monotonic()
     async with _running(stack, "ours", "crowd-restart") as process:
         ready = time.monotonic() - began
+        await log.watching()
         await _settled(process)
         ours = _peak_mb(process)
         transactions = await _transactions(stack) - before
@@ -115,7 +116,9 @@ async def _memory(crowd: Crowd, more: int) -> measure.Row:
         await Audit(stack, "crowd-new", from_begin=True).all_shown(1)
     handled = stack.cluster.get("branch", "model", "--namespace=crowd-new")["metadata"]["annotations"][HANDLED]
     await crowd.copy("crowd-new", "crowd-handled", more, rows=False, annotations={HANDLED: handled})
+    handling = Audit(stack, "crowd-handled")
     async with _running(stack, "stock", "crowd-handled") as process:
+        await handling.watching()
         await _settled(process)
         stock = _peak_mb(process)
     await crowd.remove("crowd-handled")
@@ -147,6 +150,7 @@ class Audit:
         from_begin: Whether what was logged before counts.
         writes: By resource.
         shown: When the status of each was first written, seconds since the epoch.
+        watched: Whether somebody has begun to watch them, having listed all.
     """
 
     stack: Stack
@@ -154,6 +158,7 @@ class Audit:
     from_begin: bool = False
     writes: Counter[str] = field(default_factory=Counter)
     shown: dict[str, float] = field(default_factory=dict)
+    watched: bool = False
 
     def __post_init__(self) -> None:
         assert self.stack.cluster.audit_log is not None, "this needs the local control plane"
@@ -171,6 +176,13 @@ class Audit:
                 if self.namespace.encode() in line:
                     self._count(json.loads(line))
 
+    async def watching(self) -> None:
+        """Wait until somebody has listed the Branches and watches them."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not self.watched:
+                await asyncio.sleep(0.2)
+                await asyncio.to_thread(self.read)
+
     async def all_shown(self, many: int) -> float:
         """Wait until the status of so many was written; when the last one was, seconds since the epoch."""
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -185,7 +197,10 @@ class Audit:
 
     def _count(self, entry: dict[str, object]) -> None:
         about = entry.get("objectRef")
-        if not isinstance(about, dict) or about.get("namespace") != self.namespace or entry["verb"] not in WRITES:
+        if not isinstance(about, dict) or about.get("namespace") != self.namespace:
+            return
+        self.watched |= (entry["verb"], about["resource"]) == ("watch", "branches")
+        if entry["verb"] not in WRITES:
             return
         self.writes[about["resource"]] += 1
         if (about["resource"], about.get("subresource")) == ("branches", "status"):
@@ -218,15 +233,13 @@ async def _running(stack: Stack, side: str, namespace: str) -> AsyncIterator[psu
 
 
 async def _settled(process: psutil.Process) -> None:
-    """Wait until a process has nothing to do any more."""
-    last = -1.0
-    while (used := sum(process.cpu_times()[:2])) - last > 0.3:
+    """Wait until a process has nothing to do any more; ours compares the statuses a while after it saw them."""
+    quiet, last = 0, 0.0
+    while quiet < 2:
+        await asyncio.sleep(5)
+        used = sum(process.cpu_times()[:2])
+        quiet = quiet + 1 if used - last < 0.25 else 0
         last = used
-        await asyncio.sleep(3)
-    await asyncio.sleep(6)  # ours compares the statuses a while after it saw them
-    while (used := sum(process.cpu_times()[:2])) - last > 0.3:
-        last = used
-        await asyncio.sleep(3)
 
 
 def _peak_mb(process: psutil.Process) -> float:

@@ -46,7 +46,7 @@ def test_a_watch_that_is_not_answered_again_is_silent_and_one_that_never_was_is_
     for plural in ("baselines", "branches"):
         watches.note(PATH.format(plural), watch=True)
     now[0] = 299.0
-    watches.note(PATH.format("namespaces/team/branches"), watch=True)
+    watches.note(PATH.format("branches/"), watch=True)
     now[0] = 301.0
     assert watches.missing() == ["consolidationjobs"]
     assert watches.silent() == ["baselines", "consolidationjobs"]
@@ -60,3 +60,18 @@ def test_a_long_list_is_no_silence_and_no_watch():
     for plural in ("baselines", "branches", "consolidationjobs"):
         watches.note(PATH.format(plural), watch=False)
     assert (len(watches.missing()), watches.silent()) == (3, [])
+
+
+def test_each_namespace_that_is_served_is_to_be_heard_of():
+    now = [0.0]
+    watches = Watches(namespaces=("one", "two"), silence=300.0, clock=lambda: now[0])
+    watches.expect()
+    for plural in ("baselines", "branches", "consolidationjobs"):
+        watches.note(PATH.format(f"namespaces/one/{plural}"), watch=True)
+        watches.note(PATH.format(f"namespaces/three/{plural}"), watch=True)
+    assert len(watches.missing()) == 3
+    watches.note(PATH.format("namespaces/two/branches"), watch=True)
+    assert watches.missing() == ["baselines", "consolidationjobs"]
+    now[0] = 301.0
+    watches.note(PATH.format("namespaces/one/branches"), watch=True)
+    assert "branches" in watches.silent()

@@ -85,7 +85,7 @@ class _Process:
         self._db = db
         identity = f"{socket.gethostname()}-{uuid.uuid4()}"
         self._leadership = Leadership(kube, namespace=settings.system_namespace, name=settings.lease, identity=identity)
-        self._watches = watching.Watches(silence=settings.watch_pace.silence)
+        self._watches = watching.Watches(namespaces=settings.namespaces, silence=settings.watch_pace.silence)
         self._health = Health(db, leadership=self._leadership, watches=self._watches)
         self._announcer = Announcer(kube, instance=identity)
         grants = Grants(kube)

@@ -20,7 +20,7 @@ from anabranch.kube.kinds import OWN
 from anabranch.model.crd import GROUP, VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import aiohttp
 
@@ -38,14 +38,20 @@ _PAGE: Final = 500
 
 
 class Watches:
-    """What was heard of each kind, and when, by its plural name.
+    """What was heard of each kind in each namespace that is followed, and when.
 
     Args:
-        silence: Seconds without an answer about a kind after which it is not followed any more.
+        namespaces: Those served; empty: all, by one watch a kind.
+        silence: Seconds without an answer after which a kind is not followed any more.
         clock: Seconds, monotonic.
     """
 
-    def __init__(self, *, silence: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, *, namespaces: Sequence[str] = (), silence: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._plurals = {
+            kind.path(namespace=namespace): kind.plural for kind in OWN.values() for namespace in namespaces or (None,)
+        }
         self._silence = silence
         self._clock = clock
         self._heard: dict[str, float] = {}
@@ -53,24 +59,24 @@ class Watches:
 
     def expect(self) -> None:
         """From now on every kind is to be heard of."""
-        self._heard = dict.fromkeys((kind.plural for kind in OWN.values()), self._clock())
+        self._heard = dict.fromkeys(self._plurals, self._clock())
 
     def note(self, url_path: str, *, watch: bool) -> None:
         """A list or a watch was answered at this path."""
-        plural = url_path.rstrip("/").rpartition("/")[2]
-        if plural in self._heard:
-            self._heard[plural] = self._clock()
+        path = url_path.rstrip("/")
+        if path in self._heard:
+            self._heard[path] = self._clock()
             if watch:
-                self._begun.add(plural)
+                self._begun.add(path)
 
     def missing(self) -> list[str]:
-        """The kinds that were not watched yet."""
-        return [kind.plural for kind in OWN.values() if kind.plural not in self._begun]
+        """The kinds that are not watched everywhere yet."""
+        return sorted({plural for path, plural in self._plurals.items() if path not in self._begun})
 
     def silent(self) -> list[str]:
-        """The kinds that should be followed, and are not (any more)."""
+        """The kinds that should be followed, and somewhere are not (any more)."""
         now = self._clock()
-        return [plural for plural, heard in self._heard.items() if now - heard > self._silence]
+        return sorted({self._plurals[path] for path, heard in self._heard.items() if now - heard > self._silence})
 
 
 def registry(
