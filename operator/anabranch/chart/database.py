@@ -57,7 +57,7 @@ class Trial(Values):
     image: str = Field(
         default="postgres:18",
         min_length=1,
-        description="An image with a shell, and with `initdb` and `postgres` of version 15 or later on its PATH.",
+        description="An image with a shell, and with `initdb` and `postgres` on its PATH.",
     )
     pull_policy: Literal["Always", "IfNotPresent", "Never"] = Field(
         default="IfNotPresent", description="When the image is pulled."
@@ -76,7 +76,7 @@ class Trial(Values):
 
 
 class Database(Values):
-    """Postgres 15 or later."""
+    """Postgres."""
 
     mode: Literal["existing", "cloudnativepg", "trial"] = Field(
         default="existing",

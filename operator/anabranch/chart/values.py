@@ -99,7 +99,7 @@ class ChartValues(Values):
         "rendered without the cluster, as Argo CD does: each rendering would draw new ones.",
     )
     crds: Crds = Field(default_factory=Crds, description="The definitions of the three resources.")
-    database: Database = Field(default_factory=Database, description="Postgres 15 or later.")
+    database: Database = Field(default_factory=Database, description="Postgres. The tests run on Postgres 18.")
     migration: Migration = Field(
         default_factory=Migration, description="The Job that brings the database to the release's schema."
     )
