@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from tests.store.branching import arrival, new_branch, receive_all
+from tests.store.branching import arrival, fork, line_with_records, new_branch, receive_all
 
 from anabranch.model.errors import ConflictError, InvalidInputError, NotFoundError, TooLargeError, UnavailableError
 from anabranch.model.ids import new_branch_id
@@ -28,16 +28,30 @@ def statements(monkeypatch):
     return given
 
 
+async def branches_of_a_line(db, count):
+    line = await line_with_records(db)
+    async with db.transaction() as conn:
+        return [await fork(conn, line, name=f"run-{number}") for number in range(count)]
+
+
 async def test_batches_of_many_branches_that_arrive_at_once_go_together(db, statements):
-    branches = [await new_branch(db, name=f"run-{number}") for number in range(5)]
+    branches = await branches_of_a_line(db, 5)
     receiving = Receiver(db)
     answers = await asyncio.gather(*(receiving.receive([arrival(branch, 1)]) for branch in branches))
     assert [answer.contiguous_through for (answer,) in answers] == [1] * 5
     assert statements == [5]
 
 
+async def test_batches_of_two_lines_never_share_a_transaction(db, statements):
+    branches = [await new_branch(db, name=f"run-{number}") for number in range(2)]
+    receiving = Receiver(db)
+    answers = await asyncio.gather(*(receiving.receive([arrival(branch, n)]) for branch in branches for n in (1, 2)))
+    assert all(answer.contiguous_through for (answer,) in answers)
+    assert statements == [2, 2]
+
+
 async def test_each_batch_of_a_statement_is_received_or_refused_by_itself(db):
-    branch, other = await new_branch(db), await new_branch(db, name="run-2")
+    branch, other = await branches_of_a_line(db, 2)
     await receive_all(db, branch, 1)
     async with db.connection() as conn:
         await conn.execute('UPDATE lines SET policy = \'{"limits": {"batchBytes": 100}}\' WHERE line = $1', branch.line)
@@ -80,7 +94,7 @@ async def test_one_place_twice_in_a_statement_is_taken_once(db):
 
 async def test_what_one_branch_waits_for_fails_no_other_one(db, statements):
     """A branch that stays locked costs its own agent an error; who came along with it is received."""
-    locked, free = await new_branch(db), await new_branch(db, name="run-2")
+    locked, free = await branches_of_a_line(db, 2)
     async with db.transaction() as holder:
         await holder.execute("SELECT FROM branches WHERE branch_id = $1 FOR UPDATE", locked.branch_id)
         impatient = Receiver(Impatient(db))
@@ -94,7 +108,7 @@ async def test_what_one_branch_waits_for_fails_no_other_one(db, statements):
 
 
 async def test_who_hangs_up_keeps_nobody_from_an_answer(db):
-    branches = [await new_branch(db, name=f"run-{number}") for number in range(3)]
+    branches = await branches_of_a_line(db, 3)
     receiving = Receiver(db)
     tasks = [asyncio.create_task(receiving.receive([arrival(branch, 1)])) for branch in branches]
     await asyncio.sleep(0)
