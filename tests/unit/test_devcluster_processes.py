@@ -173,3 +173,27 @@ def test_a_folder_and_its_processes_end_with_their_block_when_it_fails():
         fail_inside(folder, pids)
     assert not psutil.pid_exists(pids[0])
     assert not folder.exists()
+
+
+KILLED_BEFORE_IT_WRITES_DOWN = """
+import os, pathlib, signal, sys
+from anabranch.devcluster import processes
+
+def die(record):
+    print(record.pid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+processes.asdict = die
+processes.Processes(pathlib.Path(sys.argv[1])).start("x", processes.Program(["/bin/sleep", "600"], env={}))
+"""
+
+
+def test_who_is_killed_before_a_process_is_written_down_leaves_none(tmp_path):
+    command = [sys.executable, "-c", KILLED_BEFORE_IT_WRITES_DOWN, str(tmp_path)]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    pid = int(subprocess.run(command, check=False, capture_output=True, text=True, env=env).stdout)
+    deadline = time.monotonic() + 20
+    while not has_ended(pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert not list(tmp_path.rglob("*.json"))

@@ -32,6 +32,9 @@ POLL = 0.02
 TAIL = 15
 """Lines of a log that a failure shows."""
 
+WHEN_TOLD = ("/bin/sh", "-c", 'read -r _ && exec "$@" </dev/null', "sh")
+"""Becomes a program once it may: who starts it writes it down first. If that one is killed before, it just ends."""
+
 _children: dict[int, subprocess.Popen[bytes]] = {}
 """The processes that are children of this very process, by id: it alone can lay them to rest when they have ended."""
 
@@ -112,10 +115,10 @@ class Processes:
             (self.folder / folder).mkdir(parents=True, exist_ok=True)
         with self.log(name).open("a") as log:
             child = subprocess.Popen(
-                [str(word) for word in program.command],
+                [*WHEN_TOLD, *map(str, program.command)],
                 cwd=self.folder,
                 env=program.env,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -125,7 +128,12 @@ class Processes:
         _children[child.pid] = child
         started = psutil.Process(child.pid).create_time()
         record = Record(pid=child.pid, started=started, stop_signal=program.stop_signal, grace=program.grace)
-        self._file(name).write_text(json.dumps(asdict(record)))
+        part = self._file(name).with_suffix(".part")
+        part.write_text(json.dumps(asdict(record)))
+        part.replace(self._file(name))
+        if child.stdin:
+            with contextlib.suppress(BrokenPipeError), child.stdin:
+                child.stdin.write(b"\n")
 
     def stop(self, name: str) -> None:
         """Stops a process, whoever started it, and forgets it."""
