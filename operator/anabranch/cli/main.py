@@ -33,10 +33,18 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "migrate": ("anabranch.cli.migrate:command", "Bring the database to this version's schema."),
     "operator": ("anabranch.cli.run_operator:command", "Run the operator."),
     "api": ("anabranch.cli.run_api:command", "Run the HTTP API."),
+    "retire": ("anabranch.cli.retire:command", "Stop the operator for good: before an installation goes."),
     "completion": ("anabranch.cli.completion:command", "Print the script that completes commands in a shell."),
 }
 
-EXTRAS: Final = {"demo": "dev", "dev": "dev", "migrate": "store", "operator": "operator", "api": "api"}
+EXTRAS: Final = {
+    "demo": "dev",
+    "dev": "dev",
+    "migrate": "store",
+    "operator": "operator",
+    "api": "api",
+    "retire": "operator",
+}
 """What an agent's plain installation lacks, by the command that needs it."""
 
 

@@ -46,6 +46,8 @@ OWN: Final[dict[OwnName, Kind]] = {"Baseline": BASELINE, "Branch": BRANCH, "Cons
 """The kinds that this operator reconciles, by name."""
 
 CONFIG_MAP: Final = Kind("", "v1", "ConfigMap", "configmaps")
+POD: Final = Kind("", "v1", "Pod", "pods")
+DEPLOYMENT: Final = Kind("apps", "v1", "Deployment", "deployments")
 NAMESPACE: Final = Kind("", "v1", "Namespace", "namespaces")
 LEASE: Final = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 EVENT: Final = Kind("events.k8s.io", "v1", "Event", "events")

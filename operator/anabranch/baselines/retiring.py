@@ -1,0 +1,124 @@
+"""Before an installation goes: nothing of it may hold a Baseline or a namespace that somebody deletes afterwards.
+
+The finalizer of a Baseline whose data goes with it is taken off by an operator. When there is none any more, deleting
+such a Baseline, or its namespace, would hang for ever. So the operator is stopped first (it would put the finalizer
+back), and then the finalizer is taken off everywhere. No data is deleted: what a Baseline without an operator leaves
+behind stays in the database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from anabranch.baselines.finalizer import FINALIZER
+from anabranch.kube.errors import ObjectNotFoundError, StaleObjectError
+from anabranch.kube.finalizers import set_finalizer
+from anabranch.kube.kinds import BASELINE, DEFINITION, DEPLOYMENT, POD
+from anabranch.model.errors import ConflictError, UnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from anabranch.kube.client import KubeClient
+
+OPERATOR_PODS: Final = "app.kubernetes.io/name=anabranch,app.kubernetes.io/component=operator"
+_PAUSE_SECONDS: Final = 1.0
+
+
+class DeletionUnderWayError(ConflictError):
+    """A Baseline is being deleted with its data, which only an operator can finish."""
+
+    code = "DeletionUnderWay"
+
+
+async def retire(
+    kube: KubeClient, *, namespace: str, deployment: str, seconds: float, say: Callable[[str], None]
+) -> None:
+    """Stop the operator, and take its finalizer off every Baseline. Safe to repeat.
+
+    Args:
+        kube: The API server, as an account that may do both.
+        namespace: The system namespace.
+        deployment: The operator's.
+        seconds: How long its pods may take to end.
+        say: Is told what was done.
+
+    Raises:
+        DeletionUnderWayError: If data is being deleted; the operator then runs as before.
+        UnavailableError: If the operator does not end, or the API server cannot be reached.
+    """
+    if await kube.find(DEFINITION, name=f"{BASELINE.plural}.{BASELINE.group}") is None:
+        say("There are no Baselines: their kind is not defined any more.")
+        return
+    await _refuse_deletions(kube)
+    replicas = await _scale(kube, 0, namespace=namespace, deployment=deployment)
+    await _ended(kube, namespace=namespace, seconds=seconds)
+    try:
+        await _refuse_deletions(kube)  # somebody may have deleted one while the operator ended
+    except DeletionUnderWayError:
+        # Where an earlier attempt ended half-way there was none.
+        await _scale(kube, max(replicas, 1), namespace=namespace, deployment=deployment)
+        raise
+    say("The operator is stopped.")
+    async for body in kube.items(BASELINE):
+        metadata = body["metadata"]
+        if FINALIZER in metadata.get("finalizers", ()):
+            await _release(kube, namespace=metadata["namespace"], name=metadata["name"], uid=metadata["uid"])
+            say(f"Baseline {metadata['namespace']}/{metadata['name']} goes by itself now; its data stays.")
+
+
+async def _refuse_deletions(kube: KubeClient) -> None:
+    going = [
+        f"{body['metadata']['namespace']}/{body['metadata']['name']}"
+        async for body in kube.items(BASELINE)
+        if body["metadata"].get("deletionTimestamp") and FINALIZER in body["metadata"].get("finalizers", ())
+    ]
+    if going:
+        raise DeletionUnderWayError(
+            f"The data of {', '.join(going)} is being deleted.",
+            hint="Uninstall when it is gone. To leave it undone, set spec.deletionPolicy to Retain.",
+        )
+
+
+async def _release(kube: KubeClient, *, namespace: str, name: str, uid: str) -> None:
+    where = {"namespace": namespace, "name": name, "uid": uid}
+    while True:
+        try:
+            await set_finalizer(kube, BASELINE, **where, finalizer=FINALIZER, present=False)
+        except StaleObjectError:
+            await asyncio.sleep(_PAUSE_SECONDS)  # somebody changed it between reading and writing
+        else:
+            return
+
+
+async def _scale(kube: KubeClient, replicas: int, *, namespace: str, deployment: str) -> int:
+    """Set how many operators run; how many it was before. None run, and none will, where there is no Deployment."""
+    path = DEPLOYMENT.path(namespace=namespace, name=deployment, subresource="scale")
+    try:
+        before = await kube.call("GET", path)
+    except ObjectNotFoundError:
+        return 0
+    patch = {"spec": {"replicas": replicas}}
+    await kube.call("PATCH", path, body=patch, content_type="application/merge-patch+json")
+    return int(before["spec"].get("replicas", 0))
+
+
+async def _ended(kube: KubeClient, *, namespace: str, seconds: float) -> None:
+    """Wait until no pod of the operator is left.
+
+    Raises:
+        UnavailableError: If one is, when the time is over.
+    """
+    now = asyncio.get_running_loop().time
+    deadline = now() + seconds
+    while True:
+        left = [
+            body["metadata"]["name"]
+            async for body in kube.items(POD, namespace=namespace, label_selector=OPERATOR_PODS)
+        ]
+        if not left:
+            return
+        if now() >= deadline:
+            raise UnavailableError(f"Still there: {', '.join(left)}.", hint="Delete what holds them, then try again.")
+        await asyncio.sleep(_PAUSE_SECONDS)
