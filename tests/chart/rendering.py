@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 import shutil
@@ -37,11 +38,9 @@ class Rendered:
 
     Attributes:
         objects: All of them, hooks too.
-        notes: What people read after the installation.
     """
 
     objects: tuple[dict[str, Any], ...]
-    notes: str = ""
 
     def get(self, kind: str, name: str) -> dict[str, Any]:
         """The one object of a kind and name."""
@@ -112,7 +111,7 @@ class Helm:
 
     def render(self, values: dict[str, Any] | None = None, *, apis: Iterable[str] = (), namespace: str = NAMESPACE):
         """What it makes of some values, where the cluster has some APIs besides its own."""
-        return self._rendered(json.dumps(EXISTING if values is None else values), tuple(apis), namespace)
+        return copy.deepcopy(self._rendered(json.dumps(EXISTING if values is None else values), tuple(apis), namespace))
 
     def _render(self, values: str, apis: tuple[str, ...], namespace: str) -> Rendered:
         return Rendered(tuple(filter(None, yaml.load_all(self.text(values, apis, namespace), Loader=yaml_loader))))
