@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from tests.store import building
 from tests.store.building import version
@@ -9,6 +11,8 @@ from tests.store.building import version
 from anabranch.baselines import read, records
 from anabranch.model.canonical import hash_text
 from anabranch.model.errors import NotFoundError
+from anabranch.model.objects import PublishedFact
+from anabranch.store.reader import Reader
 
 
 @pytest.fixture
@@ -68,17 +72,29 @@ async def test_a_deleted_key_is_listed_only_where_it_is_asked_for(db, api_db, li
     await building.publish_versions(db, line, version("k000"))
     assert (await page(api_db, line, generation=2, limit=1))[0] == ["k001"]
     assert (await page(api_db, line, generation=2, limit=1, tombstones=True))[0] == ["k000"]
-    gone = await records.one(api_db, line=line, generation=2, key="k000", scopes=["shared"])
-    assert (gone.tombstone, gone.content, gone.revision) == (True, None, "2")
+    gone = await records.one(Reader(api_db), line=line, generation=2, key="k000", scopes=["shared"])
+    assert (gone.tombstone, gone.body, gone.revision) == (True, None, 2)
+
+
+async def test_a_record_travels_in_the_same_json_whether_it_is_put_together_or_taken_apart(db, api_db, line):
+    texts = ["plain", "\u00fcn\u00ef \u2028 \U0001f600", '"\\\b\t', {"n": [1, -0.5, 1e30, None, {"\u00e4": "\u001f"}]}]
+    named = {f'notes/"quoted" \\ \u00e9 \u2028 {number}': text for number, text in enumerate(texts)}
+    await building.publish_versions(
+        db, line, version("k000"), *(version(key, text, run='run "1"') for key, text in named.items())
+    )
+    for key in ("k000", "k002", *named):
+        row = await records.one(Reader(api_db), line=line, generation=2, key=key, scopes=["shared"])
+        assert PublishedFact.model_validate_json(records.fact_json(row)) == records.fact(key, row)
+        assert set(json.loads(records.fact_json(row))) == set(PublishedFact.model_fields)
 
 
 async def test_a_proof_holds_for_a_record_that_may_be_read_and_is_not_given_for_another(api_db, line):
     manifest = read.ref(await read.manifest(api_db, line=line, ref="current"))
-    proven = await records.proven(api_db, line=line, manifest=manifest, key="k002", scopes=["shared"])
+    proven = await records.proven(Reader(api_db), line=line, manifest=manifest, key="k002", scopes=["shared"])
     proven.check(manifest.manifest_hash)
     for key in ("k001", "absent"):
         with pytest.raises(NotFoundError):
-            await records.proven(api_db, line=line, manifest=manifest, key=key, scopes=["shared"])
+            await records.proven(Reader(api_db), line=line, manifest=manifest, key=key, scopes=["shared"])
 
 
 async def test_baselines_are_described_in_the_order_they_were_asked_for(db, api_db, line):

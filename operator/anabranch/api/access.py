@@ -143,7 +143,15 @@ class OfBaseline(Asking):
         """Authenticate, require the grant, and find the line."""
         caller = await self.authenticate(parts, credentials)
         await parts.grants.require(caller, self.rows[0], namespace=namespace, name=baseline)
-        found = await baselines.find_with_scopes(parts.db, namespace=namespace, name=baseline)
+        return await self.of(caller, parts, namespace, baseline)
+
+    async def of(self, caller: Caller, parts: Parts, namespace: str, baseline: str) -> OnBaseline:
+        """The Baseline as a caller may use it who holds the grant on it.
+
+        Raises:
+            NotFoundError: If there is none.
+        """
+        found = await self.find(parts, namespace, baseline)
         if found is None:
             raise absent("baseline", namespace=namespace, name=baseline)
         state, known = found
@@ -151,6 +159,37 @@ class OfBaseline(Asking):
         if grants.SCOPE_READ in self.rows:
             scopes = await parts.grants.readable_scopes(caller, namespace=namespace, scopes=known)
         return OnBaseline(caller=caller, state=state, scopes=scopes)
+
+    async def find(self, parts: Parts, namespace: str, baseline: str) -> tuple[LineState, Sequence[str]] | None:
+        """The line with its scopes, as it is now."""
+        return await baselines.find_with_scopes(parts.db, namespace=namespace, name=baseline)
+
+
+class OfReadBaseline(OfBaseline):
+    """For reading a record: a Baseline perhaps as it was, for the statement that reads finds out whether it is there.
+
+    A line has its name for as long as it has a Baseline, and scopes that it had once it has for ever. So whatever is
+    read is right, and who finds nothing looks `again`: another line may have the name by now, or the line more scopes.
+    """
+
+    async def find(self, parts: Parts, namespace: str, baseline: str) -> tuple[LineState, Sequence[str]] | None:
+        """The line with its scopes; perhaps as it was."""
+        if (known := parts.baselines.get(f"{namespace}/{baseline}")) is not None:
+            return known
+        found = await super().find(parts, namespace, baseline)
+        if found is not None:
+            parts.baselines.keep(f"{namespace}/{baseline}", found)
+        return found
+
+    async def again(self, parts: Parts, at: OnBaseline) -> OnBaseline:
+        """The Baseline of this name as it is now.
+
+        Raises:
+            NotFoundError: If there is none any more.
+        """
+        line = at.state.line
+        parts.baselines.forget(f"{line.namespace}/{line.name}")
+        return await self.of(at.caller, parts, line.namespace, line.name)
 
 
 class OfBranch(Asking):

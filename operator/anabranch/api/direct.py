@@ -61,7 +61,7 @@ async def _post_batches(call: Call, namespace: str, branch: str, _: str) -> Resp
 
 async def _get_record(call: Call, namespace: str, baseline: str, rest: str) -> Response:
     ref, _, key = rest.partition("/records/")
-    at = await baselines.at_records(call.parts, call.credentials, namespace, baseline)
+    at = await baselines.at_record(call.parts, call.credentials, namespace, baseline)
     return await baselines.get_record(at, ref, key, call.parts, baselines.RecordQuery(), call.request)
 
 

@@ -1,4 +1,4 @@
-"""What was looked up once, and never changes: remembered, and bounded."""
+"""What was looked up once: remembered, and bounded."""
 
 from collections import OrderedDict
 from typing import Generic, TypeVar
@@ -22,6 +22,10 @@ class Known(Generic[V]):
         if (value := self._kept.get(ref)) is not None:
             self._kept.move_to_end(ref)
         return value
+
+    def forget(self, ref: str) -> None:
+        """Keep no value for an id."""
+        self._kept.pop(ref, None)
 
     def keep(self, ref: str, value: V) -> None:
         """Remember a value."""

@@ -1,7 +1,7 @@
 """The parts that handlers call, opened once for a process."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, cast
 
@@ -10,6 +10,7 @@ from fastapi import Depends, Request
 from anabranch.api.known import Known
 from anabranch.api.settings import Settings
 from anabranch.domain.cursor import Sealer
+from anabranch.feed.lags import Lags
 from anabranch.feed.poll import Feed
 from anabranch.feed.waking import Waking
 from anabranch.identity import Grants, Identity
@@ -17,10 +18,15 @@ from anabranch.kube.client import KubeClient
 from anabranch.store import migrate
 from anabranch.store.branches import BranchRow
 from anabranch.store.database import Database
+from anabranch.store.lines import LineState
+from anabranch.store.reader import Reader
 from anabranch.store.receiver import Receiver
 
 RUNS: Final = 10_000
 """Branches that are remembered; the least recently used ones go first."""
+
+BASELINES: Final = 1_000
+"""Likewise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +36,9 @@ class Parts:
     Attributes:
         db: The store, as the API's role.
         receiver: Receives batches, those of the same moment together.
+        reader: Reads records, those of the same moment together.
+        baselines: Baselines by namespace and name, with their scopes, as they were when last looked up: what is done
+            with one has to find out whether it is there still.
         runs: Branches by id, as they were when first seen: what never changes of them may be relied on.
         kube: The API server, as the API's account.
         identity: Tells who calls.
@@ -37,10 +46,13 @@ class Parts:
         sealer: Makes and opens cursors.
         feed: Reads feeds.
         waking: Wakes those that wait for one.
+        lags: How far behind followers are.
     """
 
     db: Database
     receiver: Receiver
+    reader: Reader
+    baselines: Known[tuple[LineState, Sequence[str]]]
     runs: Known[BranchRow]
     kube: KubeClient
     identity: Identity
@@ -48,6 +60,7 @@ class Parts:
     sealer: Sealer
     feed: Feed
     waking: Waking
+    lags: Lags
 
 
 @contextlib.asynccontextmanager
@@ -70,6 +83,8 @@ async def opened(settings: Settings) -> AsyncIterator[Parts]:
         yield Parts(
             db=db,
             receiver=Receiver(db),
+            reader=Reader(db),
+            baselines=Known(size=BASELINES),
             runs=Known(size=RUNS),
             kube=kube,
             identity=Identity(kube, audience=settings.audience),
@@ -77,6 +92,7 @@ async def opened(settings: Settings) -> AsyncIterator[Parts]:
             sealer=sealer,
             feed=Feed(db, sealer, waking),
             waking=waking,
+            lags=Lags(),
         )
 
 

@@ -23,8 +23,12 @@ def reply(model: BaseModel, *, status: int = 200, headers: Mapping[str, str] | N
 
 def kept(request: Request, model: BaseModel, *, caching: str) -> Response:
     """An answer with a tag over its bytes, or 304 where the caller has these very bytes."""
-    body = model.model_dump_json()
-    tag = f'"{hashlib.sha256(body.encode()).hexdigest()[:32]}"'
+    return kept_json(request, model.model_dump_json().encode(), caching=caching)
+
+
+def kept_json(request: Request, body: bytes, *, caching: str) -> Response:
+    """Likewise, of an answer that is JSON already."""
+    tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
     headers = {"Cache-Control": caching, "ETag": tag, "Vary": "Authorization"}
     if tag in held(request):
         return Response(status_code=304, headers=headers)
@@ -37,5 +41,5 @@ def held(request: Request) -> set[str]:
     return {tag.strip().removeprefix("W/") for tag in tags}
 
 
-def _json(body: str, status: int, headers: dict[str, str]) -> Response:
+def _json(body: str | bytes, status: int, headers: dict[str, str]) -> Response:
     return Response(body, status_code=status, media_type="application/json", headers=headers)

@@ -8,6 +8,7 @@ hidden one.
 from __future__ import annotations
 
 import json
+from json.encoder import encode_basestring as _quoted
 from typing import TYPE_CHECKING, Final, Protocol
 
 from anabranch.domain.facts import Fact
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from anabranch.model.objects import ManifestRef
     from anabranch.store.database import Database
+    from anabranch.store.reader import Reader
     from anabranch.store.records import RecordRow
 
 
@@ -31,6 +33,8 @@ PAGE_BYTES: Final = 4 << 20
 
 FIRST_SLICE: Final = 32
 """Records that are read before it is known how large they are."""
+
+_NO_ORIGIN: Final = Fact().canonical()
 
 
 class Version(Protocol):
@@ -65,34 +69,33 @@ class Version(Protocol):
         """Canonical JSON of its provenance."""
 
 
-async def one(db: Database, *, line: str, generation: int | None, key: str, scopes: Sequence[str]) -> PublishedFact:
+async def one(reader: Reader, *, line: str, generation: int | None, key: str, scopes: Sequence[str]) -> RecordRow:
     """One record of a manifest (None: the current one), deleted keys included.
 
     Raises:
-        NotFoundError: If the manifest has none, or none in these scopes.
+        NotFoundError: If the manifest has none, or none in these scopes; or if the Baseline was deleted.
         GoneError: If the manifest was pruned.
     """
-    async with db.connection() as conn:
-        found, row = await records.read(conn, line=line, generation=generation, key=key, scopes=scopes)
+    found, row = await reader.read(line=line, generation=generation, key=key, scopes=scopes)
     if row is None:
         raise NotFoundError(
             f"Generation {found} has no record {key!r} that you may read.",
             hint="Check the key, or ask for `read` on its scope.",
         )
-    return fact(key, row)
+    return row
 
 
-async def proven(db: Database, *, line: str, manifest: ManifestRef, key: str, scopes: Sequence[str]) -> ProvenRecord:
+async def proven(reader: Reader, *, line: str, manifest: ManifestRef, key: str, scopes: Sequence[str]) -> ProvenRecord:
     """One record of a manifest with its proof.
 
     Raises:
-        NotFoundError: If the manifest has none, or none in these scopes.
+        NotFoundError: If the manifest has none, or none in these scopes; or if the Baseline was deleted.
         GoneError: If the manifest was pruned.
     """
-    record = await one(db, line=line, generation=manifest.generation, key=key, scopes=scopes)
-    async with db.connection() as conn:
+    row = await one(reader, line=line, generation=manifest.generation, key=key, scopes=scopes)
+    async with reader.db.connection() as conn:
         proof = await trie.prove(conn, line=line, generation=manifest.generation, key=key)
-    return ProvenRecord(manifest=manifest, record=record, proof=proof)
+    return ProvenRecord(manifest=manifest, record=fact(key, row), proof=proof)
 
 
 async def page(  # noqa: PLR0913  (a page has that many bounds)
@@ -191,6 +194,17 @@ def fact(key: str, row: Version) -> PublishedFact:
         supersedes=tuple(map(str, origin.supersedes)),
         tombstone=row.tombstone,
     )
+
+
+def fact_json(row: RecordRow) -> bytes:
+    """A stored version as it travels, in JSON: what `fact` gives, without taking apart what is stored in JSON."""
+    head = (
+        f'{{"key":{_quoted(row.key)},"revision":"{row.revision}","scope":"{row.scope}","content_hash":'
+        f'"{hash_text(row.content_hash)}","fact_hash":"{hash_text(row.fact_hash)}","tombstone":'
+        f'{"true" if row.tombstone else "false"},"content":'
+    )
+    origin = row.fact_body or _NO_ORIGIN
+    return b"".join((head.encode(), row.body or b"null", b",", origin[1:]))
 
 
 def _descriptor(row: RecordRow | None) -> RecordDescriptor | None:

@@ -8,7 +8,7 @@ for scopes is for the operator, which reads all.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from anabranch.model.errors import NotFoundError
 from anabranch.store import manifests, queries
@@ -16,6 +16,7 @@ from anabranch.store import manifests, queries
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+    from anabranch.model.errors import AnabranchError
     from anabranch.store.database import Connection
 
 _sql: Final = queries.load("records")
@@ -48,6 +49,25 @@ class RecordRow:
     tombstone: bool
     body: bytes | None = None
     fact_body: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where records are read.
+
+    Attributes:
+        line: The line.
+        generation: None: the one that is current when it is read.
+        scopes: Those to be seen; None for all.
+    """
+
+    line: str
+    generation: int | None
+    scopes: tuple[str, ...] | None
+
+
+Reading: TypeAlias = "tuple[int, RecordRow | None]"
+"""The generation that was read, and the record that it has there, tombstones included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +105,42 @@ async def read(
     """
     row = _found(await _sql.read(conn, line=line, generation=generation, key=key, scopes=_array(scopes)))
     return row["generation"], None if row["key"] is None else _record(row)
+
+
+async def read_each(conn: Connection, wanted: Sequence[tuple[Place, str]]) -> list[Reading | AnabranchError]:
+    """Records of lines whose Baselines are there, all in one statement, and so of one snapshot.
+
+    Args:
+        conn: A connection.
+        wanted: A place and a key each.
+
+    Returns:
+        For each of them, in their order, what `read` gives or raises. A line whose Baseline was deleted is none.
+    """
+    numbers: dict[Place, int] = {}
+    for place, _ in wanted:
+        numbers.setdefault(place, len(numbers) + 1)
+    results: list[Reading | AnabranchError] = [_no_line()] * len(wanted)
+    found = await queries.rows(
+        _sql.read_each(
+            conn,
+            lines=[place.line for place in numbers],
+            generations=[place.generation for place in numbers],
+            scopes=[_array_literal(place.scopes) for place in numbers],
+            keys=[key for _, key in wanted],
+            numbers=[numbers[place] for place, _ in wanted],
+        ),
+        lambda row: row,
+    )
+    for row in found:
+        if row["generation"] is None:
+            result: Reading | AnabranchError = manifests.missing(
+                row["wanted_generation"], head_generation=row["head_generation"]
+            )
+        else:
+            result = row["generation"], None if row["key"] is None else _record(row)
+        results[row["place"] - 1] = result
+    return results
 
 
 async def page(  # noqa: PLR0913  (a page has that many bounds)
@@ -241,6 +297,11 @@ def _no_line() -> NotFoundError:
 
 def _array(scopes: Iterable[str] | None) -> list[str] | None:
     return None if scopes is None else list(scopes)
+
+
+def _array_literal(scopes: Iterable[str] | None) -> str | None:
+    """Scopes as Postgres writes an array; quoted, or the scope ``null`` would be none. No scope holds a quote."""
+    return None if scopes is None else "{" + ",".join(f'"{scope}"' for scope in scopes) + "}"
 
 
 def _after_prefix(prefix: str) -> str:

@@ -5,15 +5,16 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import Field
 
-from anabranch.api.access import InNamespace, Namespaced, OfBaseline, OnBaseline, visible
+from anabranch.api.access import InNamespace, Namespaced, OfBaseline, OfReadBaseline, OnBaseline, visible
 from anabranch.api.paging import PageQuery, Pager, Paging, QueryModel
-from anabranch.api.parts import WithParts
-from anabranch.api.replies import ASK_AGAIN, FOREVER, kept, reply
+from anabranch.api.parts import Parts, WithParts
+from anabranch.api.replies import ASK_AGAIN, FOREVER, kept, kept_json, reply
 from anabranch.api.routing import Route
 from anabranch.baselines import read, records
 from anabranch.domain.proven import ProvenRecord
 from anabranch.identity import grants
 from anabranch.model.answers import BaselinePage, BaselineState, DiffPage, ManifestPage, RecordPage
+from anabranch.model.errors import GoneError, NotFoundError
 from anabranch.model.limits import KEY_BYTES
 from anabranch.model.objects import BaselineManifest, PublishedFact
 from anabranch.model.wire import Key
@@ -26,8 +27,9 @@ Ref = Annotated[
     str, Path(alias="manifest", max_length=64, description="a generation, a baseline id, `current` or `head`")
 ]
 AtBaseline = Annotated[OnBaseline, Depends(OfBaseline(grants.SEE_BASELINE))]
-at_records = OfBaseline(grants.READ_RECORDS, grants.SCOPE_READ)
-AtRecords = Annotated[OnBaseline, Depends(at_records)]
+AtRecords = Annotated[OnBaseline, Depends(OfBaseline(grants.READ_RECORDS, grants.SCOPE_READ))]
+at_record = OfReadBaseline(grants.READ_RECORDS, grants.SCOPE_READ)
+AtRecord = Annotated[OnBaseline, Depends(at_record)]
 
 
 class RecordsQuery(Paging):
@@ -122,7 +124,7 @@ async def list_records(
     summary="Read a record",
 )
 async def get_record(  # noqa: PLR0913, PLR0917  (FastAPI fills them in by name)
-    at: AtRecords,
+    at: AtRecord,
     ref: Ref,
     key: Annotated[Key, Path()],
     parts: WithParts,
@@ -130,13 +132,12 @@ async def get_record(  # noqa: PLR0913, PLR0917  (FastAPI fills them in by name)
     request: Request,
 ) -> Response:
     """One record of a manifest. A deleted key is answered with `tombstone: true` until it is purged."""
-    if query.proof:
-        manifest = read.ref(await read.manifest(parts.db, line=at.line, ref=ref))
-        proven = await records.proven(parts.db, line=at.line, manifest=manifest, key=key, scopes=at.scopes)
-        return kept(request, proven, caching=_caching(ref))
-    generation = await read.generation(parts.db, line=at.line, ref=ref)
-    record = await records.one(parts.db, line=at.line, generation=generation, key=key, scopes=at.scopes)
-    return kept(request, record, caching=_caching(ref))
+    answer = _proven if query.proof else _plain
+    try:
+        body = await answer(parts, at, ref, key)
+    except (NotFoundError, GoneError):
+        body = await answer(parts, await at_record.again(parts, at), ref, key)
+    return kept_json(request, body, caching=_caching(ref))
 
 
 @router.get("/{baseline}/diff", response_model=DiffPage, summary="Compare two manifests")
@@ -158,6 +159,18 @@ async def diff(at: AtRecords, parts: WithParts, query: Annotated[DiffQuery, Quer
     cursor = pager.after(items, query.limit, lambda item: [before.generation, later.generation, item.key])
     page = DiffPage.model_construct(items=tuple(items), next_cursor=cursor, before=before, after=later)
     return kept(request, page, caching=ASK_AGAIN)
+
+
+async def _plain(parts: Parts, at: OnBaseline, ref: str, key: str) -> bytes:
+    generation = await read.generation(parts.db, line=at.line, ref=ref)
+    row = await records.one(parts.reader, line=at.line, generation=generation, key=key, scopes=at.scopes)
+    return records.fact_json(row)
+
+
+async def _proven(parts: Parts, at: OnBaseline, ref: str, key: str) -> bytes:
+    manifest = read.ref(await read.manifest(parts.db, line=at.line, ref=ref))
+    proven = await records.proven(parts.reader, line=at.line, manifest=manifest, key=key, scopes=at.scopes)
+    return proven.model_dump_json().encode()
 
 
 def _caching(ref: str) -> str:

@@ -14,6 +14,33 @@ LEFT JOIN LATERAL (
 ) AS v ON v.to_generation > m.generation AND (:scopes::text[] IS NULL OR v.scope = ANY(:scopes::text[]))
 WHERE h.line = :line;
 
+-- name: read_each(lines, generations, scopes, keys, numbers)
+-- Some records, as `read` gives them, each at one of some places: a line, a generation, the scopes to be seen.
+--
+-- A place is looked up once, however many records are wanted there. No row: there is no such line, or its resource was
+-- deleted. Scopes come as array literals, since the arrays of an array would all have to be of one length.
+WITH place AS MATERIALIZED (
+    SELECT p.number, p.scopes::text[] AS scopes, h.line, m.generation,
+           coalesce(p.generation, h.current_generation) AS wanted_generation, h.head_generation
+    FROM unnest(:lines::text[], :generations::bigint[], :scopes::text[])
+         WITH ORDINALITY AS p (line, generation, scopes, number)
+    JOIN lines AS l ON l.line = p.line AND l.deleted_at IS NULL AND l.condemned_at IS NULL
+    JOIN line_heads AS h ON h.line = p.line
+    LEFT JOIN manifests AS m ON m.line = p.line AND m.generation = coalesce(p.generation, h.current_generation)
+)
+SELECT wanted.place, p.generation, p.wanted_generation, p.head_generation,
+       v.key, v.revision, v.scope, v.content_hash, v.fact_hash, v.tombstone,
+       (SELECT c.body FROM contents AS c WHERE c.line = p.line AND c.content_hash = v.content_hash) AS body,
+       (SELECT f.body FROM facts AS f WHERE f.line = p.line AND f.fact_hash = v.fact_hash) AS fact_body
+FROM unnest(:keys::text[], :numbers::integer[]) WITH ORDINALITY AS wanted (key, number, place)
+JOIN place AS p ON p.number = wanted.number
+LEFT JOIN LATERAL (
+    SELECT * FROM record_versions AS r
+    WHERE r.line = p.line AND r.key = wanted.key AND r.from_generation <= p.generation
+    ORDER BY r.from_generation DESC
+    LIMIT 1
+) AS v ON v.to_generation > p.generation AND (p.scopes IS NULL OR v.scope = ANY(p.scopes));
+
 -- name: page(line, generation, after_key, from_key, below_key, scopes, tombstones, limit)
 -- Records at a generation (null: current) in the order of their keys; one row of nulls if the manifest has none of them.
 SELECT m.generation, coalesce(:generation::bigint, h.current_generation) AS wanted_generation, h.head_generation,
