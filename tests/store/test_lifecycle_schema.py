@@ -28,6 +28,7 @@ def start(program, database):
 async def set_version(database, version):
     conn = await asyncpg.connect(database.admin)
     await conn.execute("UPDATE alembic_version SET version_num = $1", version)
+    await conn.execute("UPDATE schema_floor SET version = $1", version)
     await conn.close()
 
 

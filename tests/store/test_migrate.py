@@ -65,9 +65,29 @@ async def test_an_older_schema_asks_for_a_migration(database):
         await check(database.api)
 
 
-async def test_a_newer_schema_asks_for_a_newer_program(database):
+async def newer(database, *, floor):
+    """What a later release's migration leaves."""
     await fetch(database.admin, "UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(migrate.SchemaMismatchError, match="newer than this program"):
+    await fetch(database.admin, f"UPDATE schema_floor SET version = '{floor}'")
+
+
+async def test_a_newer_schema_that_was_not_made_for_this_program_asks_for_a_newer_one(database):
+    await newer(database, floor="9999")
+    for dsn in (database.operator, database.api):
+        with pytest.raises(migrate.SchemaNewerError, match="newer than this program"):
+            await check(dsn)
+
+
+async def test_a_newer_schema_that_allows_for_this_program_lets_it_go_on(database):
+    await newer(database, floor=migrate.head())
+    for dsn in (database.operator, database.api):
+        await check(dsn)
+
+
+async def test_a_newer_schema_that_does_not_tell_is_not_trusted(database):
+    await newer(database, floor=migrate.head())
+    await fetch(database.admin, "DROP TABLE schema_floor")
+    with pytest.raises(migrate.SchemaNewerError, match="newer than this program"):
         await check(database.api)
 
 
@@ -115,7 +135,8 @@ async def test_every_key_begins_with_the_line_or_the_namespace(database):
         JOIN pg_class c ON c.oid = x.indrelid
         JOIN pg_class i ON i.oid = x.indexrelid
         JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = x.indkey[0]
-        WHERE c.relnamespace = 'public'::regnamespace AND x.indisunique AND c.relname <> 'alembic_version'
+        WHERE c.relnamespace = 'public'::regnamespace AND x.indisunique
+          AND c.relname NOT IN ('alembic_version', 'schema_floor')
         """,
     )
     assert len(unique) > 20
@@ -169,6 +190,6 @@ async def test_who_waits_too_long_is_told_what_for(empty_database):
 
 
 async def test_nobody_waits_for_a_schema_that_is_newer(database):
-    await fetch(database.admin, "UPDATE alembic_version SET version_num = '9999'")
+    await newer(database, floor="9999")
     with pytest.raises(migrate.SchemaNewerError, match="newer than this program"):
         await migrate.wait(database.operator, seconds=60, say=lambda _: None)

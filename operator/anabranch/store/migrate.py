@@ -51,7 +51,7 @@ class SchemaMismatchError(UnavailableError):
 
 
 class SchemaNewerError(SchemaMismatchError):
-    """It is at one that this code has not heard of."""
+    """It is at one that this code has not heard of, and that was not made for it, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ async def current(conn: Connection) -> str | None:
 
 
 async def check(conn: Connection) -> None:
-    """Check that a database is at the schema of this code.
+    """Check that this code may work on a database: that it has its schema, or a newer one that allows for it.
 
     Raises:
         SchemaMismatchError: Saying which side is older, and what to do.
@@ -122,10 +122,20 @@ async def check(conn: Connection) -> None:
             f"The database is at schema {found or 'none'}, this program needs {head()}.",
             hint="Run `anabranch migrate`.",
         )
-    raise SchemaNewerError(
-        f"The database is at schema {found}, which is newer than this program ({head()}).",
-        hint="Run the version of Anabranch that migrated it.",
-    )
+    floor = await _floor(conn)
+    if floor is None or floor > head():
+        raise SchemaNewerError(
+            f"The database is at schema {found}, which is newer than this program ({head()}).",
+            hint="Run the version of Anabranch that migrated it.",
+        )
+
+
+async def _floor(conn: Connection) -> str | None:
+    """The oldest schema whose programs may run on the one that there is; schemas before 0005 do not tell."""
+    if await conn.fetchval("SELECT to_regclass('schema_floor')") is None:
+        return None
+    version: str | None = await conn.fetchval("SELECT version FROM schema_floor")
+    return version
 
 
 async def wait(dsn: str, *, seconds: float, say: Callable[[str], None]) -> None:
