@@ -44,9 +44,10 @@ format: venv ## Mend what ruff can mend
 	$(BIN)/ruff format
 
 .PHONY: generate
-generate: venv ## Write the files that are generated from the code: crds/, docs/openapi.json, the chart's
+generate: venv ## Write the files that are generated from the code: crds/, docs/openapi.json and metrics.md, the chart's
 	$(BIN)/python -m anabranch.manifests.generate $(GENERATE_FLAGS)
 	$(BIN)/python -m anabranch.api.openapi $(GENERATE_FLAGS)
+	$(BIN)/python -m anabranch.telemetry.reference $(GENERATE_FLAGS)
 	$(BIN)/python -m anabranch.chart.generate $(GENERATE_FLAGS)
 
 .PHONY: kustomize

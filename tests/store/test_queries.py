@@ -34,6 +34,7 @@ WITHOUT_LINE = {
             "completions.ready",
             "jobs.unborn",
             "projection.dirty",
+            "backlog.look",
         ),
         "resources that have no line yet": (
             "waiting.upsert",

@@ -292,7 +292,7 @@ async def test_scopes_are_asked_one_by_one_unless_a_role_covers_all(agent):
 
 
 async def test_answers_do_not_grow_beyond_their_size():
-    kept = Answers(fresh=lambda _: 60.0, size=100, flights=1)
+    kept = Answers(review="test", fresh=lambda _: 60.0, size=100, flights=1)
 
     async def answer():
         return True

@@ -7,9 +7,8 @@ not plainly one of them (a query, another spelling of a path, no token) goes the
 says what is wrong with it. The OpenAPI document knows only that way.
 """
 
-import logging
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final, TypeAlias
@@ -20,12 +19,11 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from anabranch.api import problems
+from anabranch.api.measured import TEMPLATE
 from anabranch.api.parts import Parts
 from anabranch.api.routes import baselines, findings
 from anabranch.model.errors import AnabranchError
 from anabranch.model.text import check_key
-
-_log = logging.getLogger(__name__)
 
 _SCHEME: Final = b"Bearer "
 
@@ -73,6 +71,13 @@ _ROUTES: Final[Sequence[tuple[str, re.Pattern[str], Handler]]] = (
     ("POST", re.compile(_NAMED % "branches" + r"/batches()"), _post_batches),
     ("GET", re.compile(_NAMED % "baselines" + r"/manifests/([a-z0-9_]{1,64}/records/.+)"), _get_record),
 )
+_NAMESPACE: Final = "/v1/namespaces/{namespace}"
+_TEMPLATES: Final[Mapping[Handler, tuple[str, str]]] = {
+    _put_batch: ("branch", f"{_NAMESPACE}/branches/{{branch}}/batches/{{sequence}}"),
+    _post_batches: ("branch", f"{_NAMESPACE}/branches/{{branch}}/batches"),
+    _get_record: ("baseline", f"{_NAMESPACE}/baselines/{{baseline}}/manifests/{{manifest}}/records/{{key}}"),
+}
+"""Of which kind is what the path names, and the documented route: for the metrics and the log."""
 
 
 class Direct:
@@ -94,13 +99,13 @@ class Direct:
             await self._app(scope, receive, send)
             return
         handler, captured, token = found
+        kind, scope[TEMPLATE] = _TEMPLATES[handler]
+        scope["path_params"] = {"namespace": captured[0], kind: captured[1]}
         credentials = HTTPAuthorizationCredentials(scheme="Bearer", credentials=token)
         request = Request(scope, receive)
         try:
             response = await handler(Call(self._parts, request, credentials), *captured)
         except AnabranchError as error:
-            if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-                _log.warning("answered %d: %s", error.status, error)
             response = problems.response(error)
         except ClientDisconnect:
             response = Response(status_code=HTTPStatus.BAD_REQUEST)

@@ -1,10 +1,10 @@
 """Errors as RFC 9457 problems: each error class of this system is one, and nothing else ever leaves the API."""
 
-import logging
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
+import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -13,6 +13,8 @@ from starlette.requests import ClientDisconnect
 from anabranch.model import misfits
 from anabranch.model.answers import Problem
 from anabranch.model.errors import AnabranchError, InvalidInputError
+from anabranch.telemetry import logs
+from anabranch.telemetry.of_api import PROBLEMS
 
 MEDIA_TYPE: Final = "application/problem+json"
 TYPES: Final = "/problems/"
@@ -21,7 +23,7 @@ TYPES: Final = "/problems/"
 RETRY_SECONDS: Final = 1
 MEND: Final = "Mend the named fields, as GET /openapi.json describes them."
 
-_log = logging.getLogger(__name__)
+_log = structlog.get_logger(__name__)
 
 
 class RouteNotFoundError(AnabranchError):
@@ -63,8 +65,8 @@ class UnexpectedError(AnabranchError):
     """A defect of this program."""
 
 
-def problem(error: AnabranchError) -> Problem:
-    """The problem that an error is."""
+def problem(error: AnabranchError, *, request_id: str | None = None) -> Problem:
+    """The problem that an error is, in the answer to a request or as a part of one."""
     return Problem(
         type=f"{TYPES}{error.code}",
         title=HTTPStatus(error.status).phrase,
@@ -72,12 +74,18 @@ def problem(error: AnabranchError) -> Problem:
         detail=error.detail,
         code=error.code,
         hint=error.hint,
+        request_id=request_id,
         **error.extra,
     )
 
 
 def response(error: AnabranchError, headers: Mapping[str, str] | None = None) -> Response:
-    """The response that an error is."""
+    """The response that an error is; counted and logged, what the caller has to mend in debugging only."""
+    PROBLEMS.labels(error.code).inc()
+    if error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+        _log.debug("refused", status=error.status, code=error.code)  # its words may quote what was sent
+    elif not isinstance(error, UnexpectedError):  # the server logs that, with its traceback
+        _log.warning("not answered", status=error.status, code=error.code, error=str(error))
     sent = {"Cache-Control": "no-store", **(headers or {})}
     if error.status == HTTPStatus.UNAUTHORIZED:
         sent["WWW-Authenticate"] = "Bearer"
@@ -85,7 +93,7 @@ def response(error: AnabranchError, headers: Mapping[str, str] | None = None) ->
         sent["Connection"] = "close"  # what is still to come of the request must not be taken for the next one
     if error.status == HTTPStatus.SERVICE_UNAVAILABLE:
         sent["Retry-After"] = str(RETRY_SECONDS)
-    body = problem(error).model_dump_json(exclude_none=True)
+    body = problem(error, request_id=logs.ids().get("request_id")).model_dump_json(exclude_none=True)
     return Response(body, status_code=error.status, media_type=MEDIA_TYPE, headers=sent)
 
 
@@ -101,8 +109,6 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(AnabranchError)
     async def known(_request: Request, error: AnabranchError) -> Response:
-        if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            _log.warning("answered %d: %s", error.status, error)
         return response(error)
 
     @app.exception_handler(RequestValidationError)

@@ -17,9 +17,15 @@ import uvloop
 from anabranch.api.app import create_app
 from anabranch.api.certificate import Certificate
 from anabranch.api.direct import Direct
+from anabranch.api.measured import Measured
 from anabranch.api.parts import Parts, opened
 from anabranch.api.protocol import IDLE_SECONDS, Protocol
+from anabranch.api.routes.health import Inner
 from anabranch.api.settings import Settings
+from anabranch.store import migrate
+from anabranch.telemetry import common
+from anabranch.telemetry.listener import listening
+from anabranch.telemetry.of_api import API
 
 GRACE_SECONDS: Final = 10
 
@@ -64,7 +70,7 @@ async def serve(settings: Settings) -> None:
     """
     async with opened(settings) as parts:
         config = uvicorn.Config(
-            Direct(create_app(parts), parts),
+            Measured(Direct(create_app(parts), parts)),
             host=settings.host,
             port=settings.port,
             http=Protocol,
@@ -77,7 +83,9 @@ async def serve(settings: Settings) -> None:
             timeout_keep_alive=IDLE_SECONDS,
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
-        async with _encrypted(config, settings):
+        common.describe(schema=migrate.head())
+        inner = listening(API, Inner(parts), host=settings.health_host, port=settings.health_port)
+        async with _encrypted(config, settings), inner:
             await Server(config, parts, drain=settings.drain).serve()
 
 

@@ -29,6 +29,8 @@ class Settings:
         kubeconfig: Path of the kubeconfig; None: the usual places.
         drain: Seconds that it goes on answering after it was told to end: as long as balancers take to hear of it.
         tls: PEM files of the certificate and of its key; None: plain HTTP.
+        health_host: Address of the inner port: /metrics, /healthz, /readyz.
+        health_port: The inner port; 0: none.
     """
 
     dsn: str = field(repr=False)
@@ -40,10 +42,19 @@ class Settings:
     kubeconfig: str | None = None
     drain: float = 3.0
     tls: tuple[Path, Path] | None = None
+    health_host: str = "127.0.0.1"
+    health_port: int = 0
 
     @classmethod
-    def from_environment(
-        cls, environment: Mapping[str, str], *, dsn: str | None = None, host: str = "127.0.0.1", port: int = 8080
+    def from_environment(  # noqa: PLR0913  (all but the first by keyword)
+        cls,
+        environment: Mapping[str, str],
+        *,
+        dsn: str | None = None,
+        host: str = "127.0.0.1",
+        port: int = 8080,
+        health_host: str = "127.0.0.1",
+        health_port: int = 0,
     ) -> Self:
         """Settings from ``ANABRANCH_API_DSN``, ``ANABRANCH_CURSOR_KEYS`` and their like.
 
@@ -52,6 +63,8 @@ class Settings:
             dsn: Instead of the variable.
             host: Address to listen on.
             port: Port to listen on.
+            health_host: Address of the inner port.
+            health_port: The inner port; 0: none.
 
         Raises:
             InvalidInputError: If one that is needed is missing.
@@ -70,6 +83,8 @@ class Settings:
             listen_dsn=environment.get("ANABRANCH_LISTEN_DSN"),
             drain=_seconds(environment, "ANABRANCH_DRAIN_SECONDS", cls.drain),
             tls=_tls(environment),
+            health_host=health_host,
+            health_port=health_port,
         )
 
 

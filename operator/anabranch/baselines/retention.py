@@ -7,12 +7,15 @@ done at all: a turn may die anywhere, be repeated, or run in two processes at on
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from anabranch.domain.retention import RetentionPolicy, droppable, oldest_counted
 from anabranch.model.errors import GoneError
 from anabranch.store import database, lines, pruning, publish, reclaiming, retention, tombstones
+from anabranch.telemetry import logs
+from anabranch.telemetry.of_operator import RETENTION_TURNS
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -53,7 +56,13 @@ async def turn(db: Database) -> bool:
     if claim is None:
         return False
     policy = RetentionPolicy.parse(claim.policy.get("retention") or {})
-    more = await retain(db, line=claim.line, policy=policy)
+    began, outcome = time.perf_counter(), "failed"
+    try:
+        with logs.bound(line=claim.line):
+            more = await retain(db, line=claim.line, policy=policy)
+        outcome = "more" if more else "done"
+    finally:
+        RETENTION_TURNS.labels(outcome).observe(time.perf_counter() - began)
     async with db.connection() as conn:
         await retention.settle(conn, claim=claim, pause=timedelta() if more else policy.pause)
     return True

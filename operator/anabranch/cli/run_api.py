@@ -8,14 +8,22 @@ import click
 
 from anabranch.api.serve import run
 from anabranch.api.settings import Settings
-from anabranch.controllers import logs
+from anabranch.telemetry import logs
 
 
 @click.command()
 @click.option("--dsn", metavar="DSN", help="Of Postgres, as the API's role.  [env var: ANABRANCH_API_DSN]")
 @click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True)
 @click.option("--port", metavar="PORT", type=click.IntRange(1, 65535), default=8080, show_default=True)
-def command(dsn: str | None, host: str, port: int) -> None:
+@click.option("--health-host", metavar="ADDRESS", default="127.0.0.1", show_default=True)
+@click.option(
+    "--health-port",
+    metavar="PORT",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="Of /metrics, /healthz and /readyz, for the cluster alone.  [default: none]",
+)
+def command(*, dsn: str | None, host: str, port: int, health_host: str, health_port: int) -> None:
     """Run the HTTP API. It keeps nothing: run as many as the load asks for.
 
     \b
@@ -26,6 +34,11 @@ def command(dsn: str | None, host: str, port: int) -> None:
     ANABRANCH_DRAIN_SECONDS     how long it goes on answering, unready, after it was told to end; 3 unless set
     ANABRANCH_TLS_CERT          PEM file of its certificate, read again when it changes; plain HTTP unless set
     ANABRANCH_TLS_KEY           PEM file of the certificate's key
+    ANABRANCH_LOG_LEVEL         DEBUG, INFO, WARNING or ERROR; INFO unless set
     """  # noqa: D301  (click's mark for a paragraph that is not to be wrapped)
     logs.configure()
-    run(Settings.from_environment(os.environ, dsn=dsn, host=host, port=port))
+    run(
+        Settings.from_environment(
+            os.environ, dsn=dsn, host=host, port=port, health_host=health_host, health_port=health_port
+        )
+    )

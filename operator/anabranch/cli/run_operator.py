@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 import uvloop
 
-from anabranch.controllers import logs
 from anabranch.controllers.operator import run
 from anabranch.controllers.settings import Settings
 from anabranch.manifests import DEFAULT_NAMESPACE
+from anabranch.telemetry import logs
 
 
 @click.command()
@@ -55,8 +55,7 @@ from anabranch.manifests import DEFAULT_NAMESPACE
     metavar="PORT",
     type=click.IntRange(0, 65535),
     default=0,
-    show_default=True,
-    help="0: no health endpoint.",
+    help="Of /metrics, /healthz and /readyz, for the cluster alone.  [default: none]",
 )
 @click.option(
     "--workers", metavar="N", type=click.IntRange(1, 64), default=4, show_default=True, help="Jobs worked on at once."

@@ -9,12 +9,15 @@ that is somebody else's by now, or whose reviews have changed, makes the others 
 
 from __future__ import annotations
 
+import contextlib
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.consolidation import holding, planning
 from anabranch.consolidation.outcomes import counts
 from anabranch.model.errors import UnavailableError
-from anabranch.store import candidates, database, jobs, leases, lines, publish, reviews
+from anabranch.store import batches, candidates, database, jobs, leases, lines, publish, reviews
+from anabranch.telemetry.of_operator import CHANGES, GROUPS, LATENCY, LOCK_HELD, PUBLICATIONS, REPLANS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,6 +80,7 @@ async def publish_together(services: Services, group: Sequence[JobRow], outcomes
     Raises:
         AnabranchError: If the jobs without an outcome cannot be published; nothing of them was.
     """
+    began = time.perf_counter()
     for _ in range(_ATTEMPTS):
         left = [job for job in group if job.job_id not in outcomes]
         if not left:
@@ -92,6 +96,7 @@ async def publish_together(services: Services, group: Sequence[JobRow], outcomes
                 prepared = await publish.prepare(conn, head=decided.head.state.head, versions=_versions(decided.plan))
             await _write(services, shares, decided, prepared)
         except _AGAIN:
+            REPLANS.inc()
             continue
         except _LostError as error:
             outcomes.update({job.job_id: leases.fenced(job) for job in error.lost})
@@ -102,6 +107,7 @@ async def publish_together(services: Services, group: Sequence[JobRow], outcomes
                     await leases.release(conn, job=share.job, due_in=holding.AT_ONCE)
         else:
             holding.announce(services.db, feed=group[0].line)
+            await _tell(services, shares, changes=len(prepared.versions), seconds=time.perf_counter() - began)
         outcomes.update(dict.fromkeys((share.job.job_id for share in shares), None))
         return
     raise UnavailableError("Other publications kept coming in between.", hint="It is tried again.")
@@ -128,6 +134,7 @@ async def _write(services: Services, shares: Sequence[Share], decided: Group, pr
         await candidates.save_outcomes(conn, [row for share in shares for row in share.decided])
         ahead = await publish.write_ahead(conn, prepared=prepared) if len(prepared.versions) >= LARGE else None
         head = await lines.lock_head(conn, line)
+        locked = time.perf_counter()
         if head.paused:
             raise _PausedError
         manifest = await publish.write_generation(
@@ -142,6 +149,20 @@ async def _write(services: Services, shares: Sequence[Share], decided: Group, pr
         await _wake_others(conn, own, [write.candidate.key for write in decided.plan.writes])
         for share in shares:
             await _finish(conn, share, manifest.generation)
+    LOCK_HELD.observe(time.perf_counter() - locked)
+
+
+async def _tell(services: Services, shares: Sequence[Share], *, changes: int, seconds: float) -> None:
+    """Measure a publication that is done; nothing that goes wrong here is a failure of it."""
+    PUBLICATIONS.observe(seconds)
+    GROUPS.observe(len(shares))
+    CHANGES.observe(changes)
+    handed_in = [share.job for share in shares if share.job.origin == "Branch"]
+    with contextlib.suppress(UnavailableError):
+        async with services.db.connection() as conn:
+            ages = await batches.ages(conn, jobs=handed_in) if handed_in else ()
+        for age in ages:
+            LATENCY.observe(age)
 
 
 async def _check(conn: Connection, own: Sequence[JobRow], decided: Group) -> None:

@@ -1,4 +1,4 @@
-"""Whether this process is alive and of use, for probes: ``/healthz`` and ``/readyz``.
+"""Whether this process is alive and of use, for the probes of its inner port.
 
 Alive means that a restart would not help: the event loop answers, and no watch has gone silent. Ready means that it can
 work: Postgres answers, and the leader's watches have begun. An API server or a database that is away makes a process
@@ -7,17 +7,13 @@ unready and never dead, for restarting it would cure nothing.
 
 from __future__ import annotations
 
-import contextlib
-import json
 from typing import TYPE_CHECKING, Any
 
-from aiohttp import web
-
+from anabranch import __version__
 from anabranch.model.errors import AnabranchError
+from anabranch.telemetry import common, of_operator
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from anabranch.controllers.watching import Watches
     from anabranch.kube.leader import Leadership
     from anabranch.store.database import Database
@@ -54,29 +50,13 @@ class Health:
             wrong["watches"] = f"not begun: {', '.join(missing)}"
         return wrong
 
-    @contextlib.asynccontextmanager
-    async def served(self, *, host: str, port: int) -> AsyncIterator[None]:
-        """Serve both endpoints while the block runs; port 0: don't."""
-        if not port:
-            yield
-            return
-        app = web.Application()
-        app.router.add_get("/healthz", self._healthz)
-        app.router.add_get("/readyz", self._readyz)
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, host, port).start()
-            yield
-        finally:
-            await runner.cleanup()
+    def facts(self) -> dict[str, Any]:
+        """Which program it is, and whether it leads."""
+        return {"version": __version__, "leading": self._leadership.leading}
 
-    async def _healthz(self, _request: web.Request) -> web.Response:
-        return self._answer(self.alive())
-
-    async def _readyz(self, _request: web.Request) -> web.Response:
-        return self._answer(await self.ready())
-
-    def _answer(self, wrong: dict[str, str]) -> web.Response:
-        body: dict[str, Any] = {"ok": not wrong, "leading": self._leadership.leading, "wrong": wrong}
-        return web.Response(text=json.dumps(body) + "\n", content_type="application/json", status=503 if wrong else 200)
+    def measure(self) -> None:
+        """Look at the pool, the leadership and the watches."""
+        leading = self._leadership.leading
+        common.read_pool(self._db.use())
+        of_operator.LEADER.set(float(leading))
+        of_operator.WATCH_AGE.set({(kind,): age for kind, age in self._watches.ages().items()} if leading else {})

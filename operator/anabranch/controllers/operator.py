@@ -25,6 +25,7 @@ from anabranch.consolidation.services import Services
 from anabranch.consolidation.sources import SourcesConfig
 from anabranch.controllers import watching
 from anabranch.controllers.announcer import Announcer
+from anabranch.controllers.backlog import Backlog
 from anabranch.controllers.bell import Bell
 from anabranch.controllers.births import Births
 from anabranch.controllers.configmaps import ConfigMapFollower
@@ -45,6 +46,9 @@ from anabranch.kube.leader import Leadership
 from anabranch.model.errors import AnabranchError, InvalidInputError
 from anabranch.store import migrate
 from anabranch.store.database import Database
+from anabranch.telemetry import common
+from anabranch.telemetry.listener import listening as inner_port
+from anabranch.telemetry.of_operator import OPERATOR_SHOWN
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
@@ -71,6 +75,7 @@ async def run(settings: Settings, *, stop: asyncio.Event | None = None) -> None:
     """
     stop = stop or asyncio.Event()
     sources = _sources(settings)
+    common.describe(schema=migrate.head())
     async with _opened(settings) as (db, kube):
         while not stop.is_set():
             process = _Process(settings, db=db, kube=kube, sources=sources)
@@ -150,7 +155,9 @@ class _Process:
         with _signals(stop):
             async with (
                 self._leadership.campaign(),
-                self._health.served(host=self._settings.health_host, port=self._settings.health_port),
+                inner_port(
+                    OPERATOR_SHOWN, self._health, host=self._settings.health_host, port=self._settings.health_port
+                ),
                 _background(self._announcer.run(), name="events") as events,
             ):
                 queue = listen(self._db, dsn=self._settings.listen_dsn, ring=self._ring)
@@ -174,6 +181,7 @@ class _Process:
             _background(self._config_maps.run(), name="ConfigMaps") as following,
             _background(self._sweep.run(), name="sweep") as sweeping,
             _background(self._guard.run(), name="review guard") as guarding,
+            _background(Backlog(self._db).run(), name="readings") as reading,
         ):
             kopf_tasks = await kopf.spawn_tasks(
                 registry=self._registry,
@@ -185,7 +193,7 @@ class _Process:
             with _signals(stop):  # again: kopf has put its own in their place
                 watched = asyncio.create_task(kopf.run_tasks(kopf_tasks, ignored=_NotTheirs()), name="watches")
                 try:
-                    own = (projecting, following, guarding, sweeping, watched)
+                    own = (projecting, following, guarding, sweeping, reading, watched)
                     await _first(stop.wait(), self._leadership.lost(), tasks=(*tasks, *own))
                     await self._workers.stop(_GRACE_SECONDS)
                     with contextlib.suppress(AnabranchError):

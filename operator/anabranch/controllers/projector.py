@@ -25,6 +25,7 @@ from anabranch.kube.events import ObjectRef
 from anabranch.kube.kinds import OWN
 from anabranch.model.errors import AnabranchError
 from anabranch.store import projection, waiting
+from anabranch.telemetry.of_operator import STATUS_WRITES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -223,13 +224,19 @@ class Projector:
                     timeout=_WRITE_SECONDS,
                 )
             except (ObjectNotFoundError, StaleObjectError):
+                STATUS_WRITES.labels(row.kind, "gone").inc()
                 self.forget(row.uid)
                 await self._reconciler.gone(_key(row), row.uid)
                 return row
             except ObjectRefusedError as error:
+                STATUS_WRITES.labels(row.kind, "refused").inc()
                 _log.error("status refused", kind=row.kind, object=f"{row.namespace}/{row.name}", error=str(error))
                 self._put_off[row] = _now() + _REFUSED_SECONDS
                 return None
+            except AnabranchError:
+                STATUS_WRITES.labels(row.kind, "failed").inc()
+                raise
+        STATUS_WRITES.labels(row.kind, "written").inc()
         self._verifying.drop(row.uid)
         self._remember(row.uid, before.then(sheet.status, whole=sheet.whole))
         if row.kind == "Branch":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
@@ -19,6 +20,8 @@ from anabranch.controllers.resuming import Resuming
 from anabranch.domain import backoff
 from anabranch.model.errors import AnabranchError, InvalidInputError
 from anabranch.store import drift, waiting
+from anabranch.telemetry import logs
+from anabranch.telemetry.of_operator import RECONCILES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -163,17 +166,29 @@ class Reconciler:
         await asyncio.gather(*retries, return_exceptions=True)
 
     async def _attempt(self, key: Key, body: Mapping[str, Any]) -> None:
+        with logs.bound(**_named(key)):
+            try:
+                async with self._lock(key), self._running:
+                    await self._timed(key, body)
+            except AnabranchError as error:
+                self._try_again(key, error)
+            except Exception as error:  # noqa: BLE001  (a defect in one object's handling must not stop the others')
+                _log.exception("reconciling failed")
+                self._try_again(key, error)
+            else:
+                self._failures.pop(key, None)
+            self._changed()
+
+    async def _timed(self, key: Key, body: Mapping[str, Any]) -> None:
+        began, outcome = time.perf_counter(), "defect"
         try:
-            async with self._lock(key), self._running:
-                await self._reconcile(key, body)
-        except AnabranchError as error:
-            self._try_again(key, error)
-        except Exception as error:  # noqa: BLE001  (a defect in one object's handling must not stop the others')
-            _log.exception("reconciling failed", **_named(key))
-            self._try_again(key, error)
-        else:
-            self._failures.pop(key, None)
-        self._changed()
+            await self._reconcile(key, body)
+            outcome = "done"
+        except AnabranchError:
+            outcome = "refused"
+            raise
+        finally:
+            RECONCILES.labels(key.kind, outcome).observe(time.perf_counter() - began)
 
     async def _reconcile(self, key: Key, body: Mapping[str, Any]) -> None:
         uid, generation = body["metadata"]["uid"], body["metadata"]["generation"]
@@ -258,4 +273,5 @@ def _delay(attempt: int) -> float:
 
 
 def _named(key: Key) -> dict[str, str]:
-    return {"kind": key.kind, "object": f"{key.namespace}/{key.name}"}
+    name = {"Baseline": "baseline", "Branch": "branch", "ConsolidationJob": "job"}[key.kind]
+    return {"namespace": key.namespace, name: key.name}

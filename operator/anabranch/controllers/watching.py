@@ -52,6 +52,11 @@ class Watches:
         self._plurals = {
             kind.path(namespace=namespace): kind.plural for kind in OWN.values() for namespace in namespaces or (None,)
         }
+        self._paths = {
+            (name, namespace): kind.path(namespace=namespace)
+            for name, kind in OWN.items()
+            for namespace in namespaces or (None,)
+        }
         self._silence = silence
         self._clock = clock
         self._heard: dict[str, float] = {}
@@ -68,6 +73,21 @@ class Watches:
             self._heard[path] = self._clock()
             if watch:
                 self._begun.add(path)
+
+    def note_event(self, kind: OwnName, namespace: str) -> None:
+        """An event of a kind came."""
+        path = self._paths.get((kind, None)) or self._paths.get((kind, namespace))
+        if path in self._heard:
+            self._heard[path] = self._clock()
+
+    def ages(self) -> dict[str, float]:
+        """Seconds since each kind was heard of, where that is longest ago."""
+        now = self._clock()
+        ages: dict[str, float] = {}
+        for path, heard in self._heard.items():
+            plural = self._plurals[path]
+            ages[plural] = max(now - heard, ages.get(plural, 0.0))
+        return ages
 
     def missing(self) -> list[str]:
         """The kinds that are not watched everywhere yet."""
@@ -118,6 +138,7 @@ def registry(
 
     async def dispatch(event: str | None, kind: OwnName, body: Mapping[str, Any]) -> None:
         metadata = body["metadata"]
+        watches.note_event(kind, metadata["namespace"])
         about = concern(event, body)
         if about == "deletion":
             forget(metadata["uid"])

@@ -21,6 +21,8 @@ from anabranch.domain import backoff
 from anabranch.kube.errors import RightMissingError
 from anabranch.model.errors import AnabranchError, UnavailableError
 from anabranch.store import jobs, leases
+from anabranch.telemetry import logs
+from anabranch.telemetry.of_operator import ENDS, FAILURES, GIVEN_UP, JOBS_AT_HAND
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -73,8 +75,12 @@ class Workers:
             for job in claimed:
                 if job.state == "published":
                     continue  # it needed no work
-                task = asyncio.create_task(self._work(job), name=f"job {job.name}")
+                with logs.bound(
+                    namespace=job.namespace, job=job.name, job_id=job.job_id, line=job.line, branch_id=job.branch_id
+                ):
+                    task = asyncio.create_task(self._work(job), name=f"job {job.name}")
                 self._running.add(task)
+                JOBS_AT_HAND.set(len(self._running))
                 task.add_done_callback(self._ended)
             if claimed:
                 self._changed()
@@ -92,6 +98,7 @@ class Workers:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
+        JOBS_AT_HAND.set(len(self._running))
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("job abandoned, its lease will run out", task=task.get_name(), error=str(error))
         self._changed()
@@ -104,11 +111,15 @@ class Workers:
             if working.done():
                 working.result()
                 self._outages.pop(job.job_id, None)
+                ENDS.labels("advanced").inc()
             else:
                 _log.warning("lease lost", **_named(job))
+                ENDS.labels("lease_lost").inc()
         except leases.FencedError:
             _log.info("somebody else has the job", **_named(job))
+            ENDS.labels("fenced").inc()
         except asyncio.CancelledError:
+            ENDS.labels("stopped").inc()
             await _end(working)
             await self._let_go(job, timedelta())
             raise
@@ -139,16 +150,23 @@ class Workers:
         if isinstance(error, UnavailableError) and not isinstance(error, RightMissingError):
             self._outages[job.job_id] += 1
             wait = timedelta(seconds=_delay(self._outages[job.job_id], limit=_OUTAGE_LIMIT_SECONDS))
+            ENDS.labels("outage").inc()
             _log.warning("job waits for an outage to end", **_named(job), wait=str(wait), error=str(error))
             await self._let_go(job, wait)
             return
         known = isinstance(error, AnabranchError)
-        _log.warning("job failed", **_named(job), error=str(error), exc_info=None if known else error)
+        ENDS.labels("failed").inc()
+        FAILURES.labels(error.code if isinstance(error, AnabranchError) else "Unexpected").inc()
+        if known:
+            _log.warning("job failed", **_named(job), error=str(error))
+        else:
+            _log.error("job failed", **_named(job), exc_info=error)
         with contextlib.suppress(leases.FencedError):
             async with self._db.connection() as conn:
                 retry_in = timedelta(seconds=_delay(await _attempts(conn, job) + 1))
                 told = str(error) if known else f"{type(error).__name__}: see the operator's log."
-                await leases.fail(conn, job=job, error=told, retry_in=retry_in)
+                if (await leases.fail(conn, job=job, error=told, retry_in=retry_in)).failed:
+                    GIVEN_UP.inc()
 
     async def _let_go(self, job: JobRow, wait: timedelta) -> None:
         """Make the job due after a while, for whichever process, instead of when the lease runs out."""
@@ -173,4 +191,4 @@ def _delay(attempt: int, *, limit: float = 300.0) -> float:
 
 
 def _named(job: JobRow) -> dict[str, object]:
-    return {"job": f"{job.namespace}/{job.name}", "fence": job.fence}
+    return {"namespace": job.namespace, "job": job.name, "fence": job.fence}

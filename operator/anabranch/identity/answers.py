@@ -13,6 +13,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from anabranch.model.errors import UnavailableError
+from anabranch.telemetry.common import ANSWERS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable
@@ -31,6 +32,7 @@ class Answers(Generic[K, V]):
     """A cache over a question, with one flight at a time for each key.
 
     Args:
+        review: What is asked, for the metrics: ``token`` or ``access``.
         fresh: Seconds for which an answer may be given again, as a function of the answer.
         size: Most answers kept; the least recently used ones go first.
         flights: Most questions under way. A key with an answer, however old, is not held to it: there are no more of
@@ -39,8 +41,17 @@ class Answers(Generic[K, V]):
     """
 
     def __init__(
-        self, *, fresh: Callable[[V], float], size: int, flights: int, clock: Callable[[], float] = time.monotonic
+        self,
+        *,
+        review: str,
+        fresh: Callable[[V], float],
+        size: int,
+        flights: int,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._hits, self._shared, self._misses, self._busy = (
+            ANSWERS.of(review, outcome) for outcome in ("hit", "shared", "miss", "busy")
+        )
         self._fresh = fresh
         self._size = size
         self._most_flights = flights
@@ -58,9 +69,11 @@ class Answers(Generic[K, V]):
         """
         if (kept := self._kept.get(key)) is not None and self._clock() - kept[1] < self._fresh(kept[0]):
             self._kept.move_to_end(key)
+            self._hits.count += 1
             return kept[0]
         if (flight := self._flights.get(key)) is None:
             if kept is None and len(self._flights) >= self._most_flights:
+                self._busy.count += 1
                 raise BusyError(
                     f"{self._most_flights} callers or questions that are new here wait for the API server already.",
                     hint="Try again in a moment.",
@@ -68,6 +81,9 @@ class Answers(Generic[K, V]):
             flight = asyncio.create_task(self._fly(key, question))
             self._flights[key] = flight
             flight.add_done_callback(lambda done: self._landed(key, done))
+            self._misses.count += 1
+        else:
+            self._shared.count += 1
         # Shielded: a caller that hangs up must not take the answer away from the others.
         return await asyncio.shield(flight)
 

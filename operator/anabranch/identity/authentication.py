@@ -66,7 +66,7 @@ class Identity:
         self._of_strangers = asyncio.Semaphore(_PARALLEL)
         self._of_known = asyncio.Semaphore(_PARALLEL_KNOWN)
         self._callers: Answers[bytes, Caller] = Answers(
-            fresh=lambda _: FRESH_SECONDS, size=_SIZE, flights=WAITING, clock=clock
+            review="token", fresh=lambda _: FRESH_SECONDS, size=_SIZE, flights=WAITING, clock=clock
         )
         self._refusals: Recent[bytes] = Recent(seconds=REFUSED_SECONDS, size=_SIZE, clock=clock)
 

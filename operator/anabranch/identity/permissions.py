@@ -45,7 +45,7 @@ class Grants:
         self._client = client
         self._questions = asyncio.Semaphore(_PARALLEL)
         self._answers: Answers[tuple[Caller, Action], bool] = Answers(
-            fresh=lambda _: FRESH_SECONDS, size=_SIZE, flights=_FLIGHTS, clock=clock
+            review="access", fresh=lambda _: FRESH_SECONDS, size=_SIZE, flights=_FLIGHTS, clock=clock
         )
 
     async def allowed(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.kube.kinds import ACCESS_REVIEW, TOKEN_REVIEW
 from anabranch.model.crd import GROUP
+from anabranch.telemetry.common import reviewed
 
 if TYPE_CHECKING:
     from anabranch.kube.client import KubeClient
@@ -41,7 +42,8 @@ class Action:
 
 async def review_token(client: KubeClient, token: str, *, audience: str) -> User | None:
     """Whom a token belongs to; None if it is expired, forged, of a deleted account, or not meant for this audience."""
-    answer = await client.create(TOKEN_REVIEW, {"spec": {"token": token, "audiences": [audience]}})
+    with reviewed("token"):
+        answer = await client.create(TOKEN_REVIEW, {"spec": {"token": token, "audiences": [audience]}})
     status = answer.get("status", {})
     # An authenticator that knows no audiences ignores the wish: what it confirms is what counts.
     if not status.get("authenticated") or audience not in status.get("audiences", ()):
@@ -74,6 +76,7 @@ async def review_access(client: KubeClient, user: User, action: Action) -> bool:
         "extra": {name: list(values) for name, values in user.extra},
         "resourceAttributes": attributes,
     }
-    answer = await client.create(ACCESS_REVIEW, {"spec": spec})
+    with reviewed("access"):
+        answer = await client.create(ACCESS_REVIEW, {"spec": spec})
     status = answer.get("status", {})
     return bool(status.get("allowed")) and not status.get("denied")

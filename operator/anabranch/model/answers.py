@@ -46,6 +46,7 @@ class Problem(Wire):
     code: str
     hint: str = Field(default="", description="what to do next")
     errors: tuple[FieldError, ...] | None = None
+    request_id: str | None = Field(default=None, description="by which the log of the API knows the request")
 
 
 class Page(Wire, Generic[T]):

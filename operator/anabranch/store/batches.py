@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from anabranch.store.database import Connection
+    from anabranch.store.jobs import JobRow
 
 _ATTEMPTS: Final = 5
 
@@ -206,6 +207,25 @@ async def page(conn: Connection, *, line: str, branch_id: str, after: int = 0, l
     """The receipts of a branch in order, beginning after one."""
     found = _sql.page(conn, line=line, branch_id=branch_id, after=after, limit=limit)
     return await queries.rows(found, lambda row: BatchHeader(**row))
+
+
+async def ages(conn: Connection, *, jobs: Sequence[JobRow], limit: int = 1_000) -> list[float]:
+    """Since when the batches of some jobs are here, in seconds.
+
+    Args:
+        conn: A connection.
+        jobs: Of one line, made of batches.
+        limit: How many batches at most.
+    """
+    found = _sql.ages(
+        conn,
+        line=jobs[0].line,
+        branch_ids=[job.branch_id for job in jobs],
+        from_sequences=[job.from_sequence for job in jobs],
+        through_sequences=[job.through_sequence for job in jobs],
+        limit=limit,
+    )
+    return await queries.rows(found, lambda row: float(row["age"]))
 
 
 async def unassigned(conn: Connection, *, limit: int) -> list[Unassigned]:

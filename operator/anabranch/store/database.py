@@ -106,6 +106,11 @@ class Database:
         await self._notifier.close()
         await self._pool.close()
 
+    def use(self) -> dict[str, int]:
+        """Connections of the pool: those in use (``used``), open besides (``idle``), and at most (``most``)."""
+        idle = self._pool.get_idle_size()
+        return {"used": self._pool.get_size() - idle, "idle": idle, "most": self._pool.get_max_size()}
+
     @contextlib.asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
         """A connection on which each statement commits by itself.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from anabranch.model.errors import ConflictError
 from anabranch.store import queries
 from anabranch.store.jobs import JobRow, from_row
+from anabranch.telemetry.of_operator import CLAIMS, GIVEN_UP, RECLAIMS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +48,12 @@ async def claim(conn: Connection, *, holder: str, limit: int) -> list[JobRow]:
         holder: This process: a UUID made at its start.
         limit: Jobs at most.
     """
-    return await queries.rows(_sql.claim(conn, holder=holder, limit=limit), from_row)
+    taken = [row async for row in _sql.claim(conn, holder=holder, limit=limit)]
+    claimed = [from_row(row) for row in taken if not row["failed"]]
+    CLAIMS.inc(len(claimed))
+    RECLAIMS.inc(sum(row["reclaimed"] for row in taken))
+    GIVEN_UP.inc(len(taken) - len(claimed))
+    return claimed
 
 
 async def claim_one(conn: Connection, *, line: str, job_id: str, holder: str) -> JobRow | None:

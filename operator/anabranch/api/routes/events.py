@@ -15,6 +15,7 @@ from anabranch.feed.poll import CursorExpiredError
 from anabranch.identity import grants
 from anabranch.model.answers import EventPage
 from anabranch.model.limits import PAGE_DEFAULT, PAGE_MAX
+from anabranch.telemetry.of_api import FEED_LAG
 
 router = APIRouter(prefix="/v1/namespaces/{namespace}/baselines/{baseline}", route_class=Route, tags=["events"])
 
@@ -61,4 +62,9 @@ async def follow(
     start = unseal(parts.sealer, at.line, query.after) if query.after is not None else None
     if query.generation is not None:
         start = await parts.feed.start_after(at.line, query.generation)
-    return reply(await parts.feed.poll(at.line, start=start, limit=query.limit, wait=query.wait, readable=readable))
+    page = await parts.feed.poll(at.line, start=start, limit=query.limit, wait=query.wait, readable=readable)
+    if start is not None:  # who reads from the beginning is not behind
+        lag = max(0, page.watermark - start.sequence)
+        FEED_LAG.observe(lag)
+        parts.lags.note(at.state.line.namespace, at.state.line.name, lag)
+    return reply(page)

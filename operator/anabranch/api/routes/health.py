@@ -5,12 +5,15 @@ from typing import Any
 import structlog
 from fastapi import APIRouter, Depends, Response
 
-from anabranch.api.parts import WithParts
+from anabranch import __version__
+from anabranch.api.parts import Parts, WithParts
 from anabranch.api.replies import reply
 from anabranch.api.routing import GRANT, Route
 from anabranch.model.answers import Health
 from anabranch.model.errors import AnabranchError
 from anabranch.store import migrate
+from anabranch.telemetry.common import read_pool
+from anabranch.telemetry.of_api import LINE_LAG
 
 _log = structlog.get_logger(__name__)
 
@@ -47,19 +50,53 @@ async def healthz() -> Response:
 )
 async def readyz(parts: WithParts) -> Response:
     """Ready: Postgres answers, its schema is this program's, and the API server answers."""
-    checks = {"postgres": await _outcome(_postgres(parts)), "kubernetes": await _outcome(_kubernetes(parts))}
-    if parts.waking.ending:  # balancers leave before it does
-        checks["process"] = "It is ending: call another one."
+    checks = await examined(parts)
     ok = all(outcome == "ok" for outcome in checks.values())
     return reply(Health(status="ok" if ok else "unavailable", checks=checks), status=200 if ok else 503)
 
 
-async def _postgres(parts: WithParts) -> None:
+class Inner:
+    """The same for the inner port of the process, and what it measures there.
+
+    Args:
+        parts: Of the application.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def alive(self) -> dict[str, str]:
+        """Nothing is wrong as long as the event loop turns."""
+        return {}
+
+    async def ready(self) -> dict[str, str]:
+        """What keeps the process from its work."""
+        return {part: outcome for part, outcome in (await examined(self._parts)).items() if outcome != "ok"}
+
+    def facts(self) -> dict[str, str]:
+        """Which program it is."""
+        return {"version": __version__}
+
+    def measure(self) -> None:
+        """Look at the pool, and at how far followers are behind."""
+        read_pool(self._parts.db.use())
+        LINE_LAG.set(self._parts.lags.worst())
+
+
+async def examined(parts: Parts) -> dict[str, str]:
+    """The parts that the work needs, each "ok" or what is wrong with it."""
+    checks = {"postgres": await _outcome(_postgres(parts)), "kubernetes": await _outcome(_kubernetes(parts))}
+    if parts.waking.ending:  # balancers leave before it does
+        checks["process"] = "It is ending: call another one."
+    return checks
+
+
+async def _postgres(parts: Parts) -> None:
     async with parts.db.connection() as conn:
         await migrate.check(conn)
 
 
-async def _kubernetes(parts: WithParts) -> None:
+async def _kubernetes(parts: Parts) -> None:
     await parts.kube.call("GET", "/version", timeout=3)
 
 

@@ -99,6 +99,13 @@ FROM batches
 WHERE line = :line AND branch_id = :branch_id AND sequence BETWEEN :from_sequence AND :through_sequence
 ORDER BY sequence;
 
+-- name: ages(line, branch_ids, from_sequences, through_sequences, limit)
+-- Since when the batches of some jobs are here, in seconds; of so many at most.
+SELECT extract(epoch FROM clock_timestamp() - b.received_at)::float8 AS age
+FROM unnest(:branch_ids::text[], :from_sequences::bigint[], :through_sequences::bigint[]) AS j (branch_id, first, last)
+JOIN batches AS b ON b.line = :line AND b.branch_id = j.branch_id AND b.sequence BETWEEN j.first AND j.last
+LIMIT :limit;
+
 -- name: page(line, branch_id, after, limit)
 -- The receipts of a branch, without the bodies.
 SELECT sequence, receipt_id, content_hash, changes, final, received_at, job_id

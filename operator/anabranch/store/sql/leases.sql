@@ -67,9 +67,10 @@ WITH due AS MATERIALIZED (
     WHERE line = ANY(ARRAY(SELECT c.line FROM claimed AS c WHERE c.failed UNION SELECT d.line FROM done AS d))
       AND deleted_at IS NULL
 )
-SELECT * FROM claimed WHERE NOT failed
+SELECT c.*, (SELECT due.holder IS NOT NULL FROM due WHERE due.line = c.line AND due.job_id = c.job_id) AS reclaimed
+FROM claimed AS c
 UNION ALL
-SELECT * FROM done;
+SELECT d.*, false FROM done AS d;
 
 -- name: claim_one(line, job_id, holder)^
 -- Take one job, due or not, unless somebody holds it or its line is paused.

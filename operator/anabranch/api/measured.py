@@ -1,0 +1,123 @@
+"""Around the whole application: what every request is counted by, named by in the log, and answered with its id.
+
+It is the outermost part, so that the quick ways and the documented ones are measured by the same clock, defects of
+either too. It costs a few microseconds a request, and logs nothing.
+"""
+
+import re
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import uuid_utils
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from anabranch.telemetry import logs
+from anabranch.telemetry.of_api import REQUESTS
+
+REQUEST_ID: Final = b"x-request-id"
+TEMPLATE: Final = "anabranch.route"
+"""Where a request that the framework does not route names its route."""
+
+UNMATCHED: Final = "unmatched"
+"""The route of a request to a path that there is not: such paths are without number."""
+
+_SANE: Final = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_TRACE: Final = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.*")
+_METHODS: Final = frozenset(("GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS"))
+_NAMED: Final = ("namespace", "baseline", "branch", "job")
+"""What a path names that is said in the log. A record's key is not: agents choose it."""
+
+
+class Measured:
+    """An ASGI application around the whole one.
+
+    Args:
+        app: The whole application.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        exchange = _Exchange(scope, receive, send)
+        REQUESTS.in_flight += 1
+        began = time.perf_counter()
+        try:
+            await self._app(scope, exchange.receive, exchange.send)
+        finally:
+            REQUESTS.in_flight -= 1
+            REQUESTS.note(
+                method=exchange.method,
+                route=exchange.route,
+                status=exchange.status,
+                seconds=time.perf_counter() - began,
+                received=exchange.received,
+                sent=exchange.sent,
+            )
+
+
+class _Exchange:
+    """One request and its answer, as they go by."""
+
+    __slots__ = ("_receive", "_request_id", "_scope", "_send", "received", "sent", "status")
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self.received = 0
+        self.sent = 0
+        self.status = 500  # unless it is answered: the server says so in its stead
+        self._request_id, ids = _identified(scope["headers"])
+        logs.bind(ids, late=self._named)
+
+    @property
+    def method(self) -> str:
+        """One of a few."""
+        method: str = self._scope["method"]
+        return method if method in _METHODS else "other"
+
+    @property
+    def route(self) -> str:
+        """The template of the path."""
+        scope = self._scope
+        template: str | None = scope.get(TEMPLATE)
+        return template or getattr(scope.get("route"), "path_format", UNMATCHED)
+
+    async def receive(self) -> Message:
+        """Count a piece of the body."""
+        message = await self._receive()
+        if message["type"] == "http.request":
+            self.received += len(message.get("body", b""))
+        return message
+
+    async def send(self, message: Message) -> None:
+        """Note the status, add the id, count a piece of the body."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message = {**message, "headers": [*message.get("headers", ()), (REQUEST_ID, self._request_id)]}
+        elif message["type"] == "http.response.body":
+            self.sent += len(message.get("body", b""))
+        await self._send(message)
+
+    def _named(self) -> Mapping[str, Any]:
+        found = self._scope.get("path_params") or {}
+        return {name: found[name] for name in _NAMED if name in found}
+
+
+def _identified(headers: list[tuple[bytes, bytes]]) -> tuple[bytes, dict[str, str]]:
+    """The id of a request, the caller's if it is a sane one, and the ids for the log."""
+    request_id = trace = b""
+    for name, value in headers:
+        if name == REQUEST_ID:
+            request_id = value if _SANE.fullmatch(value) else b""
+        elif name == b"traceparent" and (match := _TRACE.fullmatch(value)) is not None:
+            trace = match[1]
+    request_id = request_id or uuid_utils.uuid7().hex.encode()
+    ids = {"request_id": request_id.decode()}
+    return request_id, ids | {"trace_id": trace.decode()} if trace else ids

@@ -1,0 +1,34 @@
+"""What the API tells of the requests that it answers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from anabranch.telemetry.common import COMMON
+from anabranch.telemetry.declaring import Metrics
+from anabranch.telemetry.requests import Requests
+
+API: Final = Metrics("The API", COMMON)
+
+REQUESTS: Final = Requests()
+API.add(REQUESTS, *Requests.declared)
+
+PROBLEMS: Final = API.counter(
+    "api_problems_total",
+    "Problems answered, by code: among them Busy and TooSlow, with which load is refused.",
+    "code",
+)
+
+FEED_LAG: Final = API.histogram(
+    "feed_lag_events",
+    "How many events a follower was behind its line's watermark when it asked.",
+    buckets=(0, 1, 10, 100, 1_000, 10_000, 100_000),
+)
+
+LINE_LAG: Final = API.reading(
+    "feed_line_lag_events",
+    "The furthest that a follower of a line was behind when it asked, in the last five minutes; of the twenty lines "
+    "with the most only.",
+    "namespace",
+    "baseline",
+)

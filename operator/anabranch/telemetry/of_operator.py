@@ -1,0 +1,135 @@
+"""What the operator tells: of its own work, and, while it leads, of what waits in Postgres."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from anabranch.telemetry.common import COMMON
+from anabranch.telemetry.declaring import Metrics
+
+OPERATOR: Final = Metrics("The operator", COMMON)
+
+WAITING: Final = Metrics("The operator that leads")
+"""Readings from Postgres, which belong to no process: only the leader tells them, as of its last look."""
+
+OPERATOR_SHOWN: Final = Metrics("The operator, all of it", OPERATOR, WAITING)
+
+# ------------------------------------------------------------------------------------------------------ this process
+
+LEADER: Final = OPERATOR.reading("leader", "Whether this process leads: 1 or 0.")
+
+WATCH_AGE: Final = OPERATOR.reading(
+    "watch_age_seconds",
+    "Since a kind was last heard of, by a list, an event, or a watch that began; the API server ends one after two "
+    "minutes. The leader's only.",
+    "kind",
+)
+
+RECONCILES: Final = OPERATOR.histogram(
+    "reconcile_duration_seconds",
+    "Reconciliations of an object, by how they ended: done, refused (an error that says what to do), defect.",
+    "kind",
+    "outcome",
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 120),
+)
+
+STATUS_WRITES: Final = OPERATOR.counter(
+    "status_writes_total", "Statuses written: written, gone (its object is), refused, failed.", "kind", "outcome"
+)
+
+CLAIMS: Final = OPERATOR.counter("job_claims_total", "Times that a job was taken up.")
+
+RECLAIMS: Final = OPERATOR.counter(
+    "job_lease_reclaims_total", "Those of them in which its last holder had let the lease run out."
+)
+
+GIVEN_UP: Final = OPERATOR.counter("jobs_given_up_total", "Jobs that failed for good.")
+
+ENDS: Final = OPERATOR.counter(
+    "job_works_total",
+    "Times that work on a job ended: advanced (as far as it could), failed, outage (to be repeated, and no attempt), "
+    "fenced (somebody else has it), lease_lost, stopped.",
+    "outcome",
+)
+
+FAILURES: Final = OPERATOR.counter(
+    "job_failures_total", "Failed attempts at a job, by the code of the error; Unexpected is a defect.", "reason"
+)
+
+JOBS_AT_HAND: Final = OPERATOR.gauge("jobs_at_hand", "Jobs that this process works on.")
+
+_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60)
+
+PUBLICATIONS: Final = OPERATOR.histogram(
+    "publication_duration_seconds",
+    "Publications of a generation: planning, preparing, and the transaction, with every time that it was planned anew.",
+    buckets=_SECONDS,
+)
+
+LOCK_HELD: Final = OPERATOR.histogram(
+    "publication_lock_seconds", "The part of it for which the line's head was locked.", buckets=_SECONDS
+)
+
+GROUPS: Final = OPERATOR.histogram(
+    "publication_jobs", "Jobs that were published together as one generation.", buckets=(1, 2, 4, 8, 16, 32)
+)
+
+CHANGES: Final = OPERATOR.histogram(
+    "publication_changes", "Records that a generation changed.", buckets=(1, 10, 100, 1_000, 10_000, 100_000)
+)
+
+REPLANS: Final = OPERATOR.counter(
+    "publication_replans_total", "Publications planned anew, since another came in between or reviewers decided."
+)
+
+LATENCY: Final = OPERATOR.histogram(
+    "batch_publication_seconds",
+    "From the receipt of a batch to its publication, of those that waited for no reviewer.",
+    buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1_800, 3_600),
+)
+
+RETENTION_TURNS: Final = OPERATOR.histogram(
+    "retention_turn_duration_seconds",
+    "Turns of retention, a line each, by how they ended: done, more (there is more to remove), failed.",
+    "outcome",
+    buckets=(0.01, 0.05, 0.1, 0.5, 1, 5, 30, 120),
+)
+
+# ------------------------------------------------------------------------------------------------------ in Postgres
+
+READ_AT: Final = WAITING.reading("postgres_reading_timestamp_seconds", "When these were read, since the epoch.")
+
+DUE: Final = WAITING.reading(
+    "queue_due",
+    "Rows that are due and that nobody has taken: jobs, visits (Baselines), waiting (resources that wait for another), "
+    "retention (lines). Counted to 10,000.",
+    "queue",
+)
+
+DUE_AGE: Final = WAITING.reading("queue_oldest_due_seconds", "Since the oldest of them is due.", "queue")
+
+JOBS: Final = WAITING.reading("jobs", "Jobs that are not finished, by state.", "state")
+
+JOBS_AGE: Final = WAITING.reading("job_oldest_seconds", "Since the oldest of them was made.", "state")
+
+UNASSIGNED: Final = WAITING.reading(
+    "batches_unassigned", "Batches received that are in no job yet. Counted to 100,000."
+)
+
+PENDING: Final = WAITING.reading("batches_pending", "Batches received and not decided yet, those in jobs included.")
+
+CANDIDATES: Final = WAITING.reading(
+    "candidates_waiting", "Candidates that wait for a reviewer. Counted to 100,000, as are the conflicts among them."
+)
+
+CONFLICTS: Final = WAITING.reading(
+    "conflicts_open", "Candidates that contradict a published record and wait for a reviewer."
+)
+
+CONFLICT_AGE: Final = WAITING.reading("conflict_oldest_seconds", "Since the oldest of them waits; 0: there is none.")
+
+LAGGING: Final = WAITING.reading("statuses_lagging", "Objects whose status is older than Postgres, to 10,000.", "kind")
+
+LINES: Final = WAITING.reading("lines", "Baselines that are not deleted.")
+
+SCHEMA: Final = WAITING.reading("schema_info", "Always 1: the schema that the database has.", "schema")
