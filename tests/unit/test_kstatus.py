@@ -40,6 +40,8 @@ BRANCHES = {
 }
 JOBS = {state: (job(state=state), "Current" if state == "published" else "InProgress") for state in get_args(JobState)}
 JOBS |= {f"given up while {state}": (job(state=state, failed=True), "Failed") for state in get_args(JobState)[:-1]}
+JOBS["without all its batches"] = (job(reason="BatchesMissing"), "InProgress")
+JOBS["of which nothing was accepted"] = (job(state="published", reason="NothingToPublish"), "Current")
 JOBS["retried"] = (job(state="validating", attempt=2, last_error="No.", retry_at=T0), "InProgress")
 WAITING = {
     f"{kind} {condition} {reason}": (
