@@ -11,7 +11,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from anabranch.consolidation.outcomes import counts
+from anabranch.consolidation.outcomes import tallied
 from anabranch.domain.sharing import Sharing
 from anabranch.identity import Caller, grants
 from anabranch.model.canonical import canonical_bytes, sha256
@@ -65,9 +65,9 @@ async def import_batches(services: Services, job: JobRow) -> JobRow:
             await candidates.insert(conn, imported.candidates)
         ordinal += len(imported.candidates)
     async with services.db.transaction() as conn:
-        rows = await candidates.of_job(conn, line=job.line, job_id=job.job_id)
+        states = await candidates.states(conn, line=job.line, job_id=job.job_id)
         return await leases.advance(
-            conn, job=job, to_state="validating", counts=counts(rows), detail=f"{ordinal} candidates"
+            conn, job=job, to_state="validating", counts=tallied(states), detail=f"{ordinal} candidates"
         )
 
 

@@ -99,14 +99,20 @@ def counts(rows: Collection[CandidateRow], job: JobRow | None = None, *, held: i
         job: The job as it was, whose candidates that were split off before count too; None for a new one.
         held: How many are being split off.
     """
-    before = job.counts if job else {}
-    states = Counter(row.state for row in rows)
     conflicting = sum(row.conflicting for row in rows if row.state in ("waiting", "accepted", "published", "rejected"))
+    return tallied(Counter(row.state for row in rows), job, conflicting=conflicting, held=held)
+
+
+def tallied(
+    states: Mapping[candidates.State, int], job: JobRow | None = None, *, conflicting: int = 0, held: int = 0
+) -> dict[str, int]:
+    """The same from how many candidates are in which state, and how many of them are conflicting."""
+    before = job.counts if job else {}
     return {
-        "received": len(rows) + before.get("held", 0),
-        "duplicates": states["duplicate"],
-        "accepted": states["accepted"] + states["published"],
-        "rejected": states["rejected"],
+        "received": sum(states.values()) + before.get("held", 0),
+        "duplicates": states.get("duplicate", 0),
+        "accepted": states.get("accepted", 0) + states.get("published", 0),
+        "rejected": states.get("rejected", 0),
         "conflicting": max(conflicting, before.get("conflicting", 0)),
         "held": held + before.get("held", 0),
     }

@@ -100,6 +100,10 @@ async def _check_sources(services: Services, job: JobRow, rows: list[CandidateRo
         agent=Caller.for_service_account(branch.namespace, branch.service_account),
     )
     found = await services.sources.check(citation, pending, last_try=job.attempt >= job.retry_limit)
+    return await asyncio.to_thread(_with_sources, rows, found)
+
+
+def _with_sources(rows: list[CandidateRow], found: Mapping[str, Found]) -> list[CandidateRow]:
     return [replace(row, sources=tuple(_looked_up(source, found) for source in row.sources)) for row in rows]
 
 

@@ -142,6 +142,12 @@ async def of_job(conn: Connection, *, line: str, job_id: str) -> list[CandidateR
     return await queries.rows(_sql.of_job(conn, line=line, job_id=job_id), _from_row)
 
 
+async def states(conn: Connection, *, line: str, job_id: str) -> dict[State, int]:
+    """How many of the candidates that a job decides are in which state; one that none is in is absent."""
+    found = _sql.states(conn, line=line, job_id=job_id)
+    return dict(await queries.rows(found, lambda row: (row["state"], row["candidates"])))
+
+
 async def save_outcomes(conn: Connection, rows: Sequence[CandidateRow]) -> None:
     """Keep what became of candidates: state, conflict, reason, detail, canonical record, sources, origin runs.
 

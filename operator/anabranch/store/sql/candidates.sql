@@ -16,6 +16,10 @@ SELECT * FROM candidates WHERE line = :line AND candidate_id = :candidate_id;
 -- The candidates that a job decides, in the order of their import.
 SELECT * FROM candidates WHERE line = :line AND job_id = :job_id ORDER BY origin_job, ordinal;
 
+-- name: states(line, job_id)
+-- How many of the candidates that a job decides are in which state.
+SELECT state, count(*) AS candidates FROM candidates WHERE line = :line AND job_id = :job_id GROUP BY state;
+
 -- name: save_outcomes(line, candidate_ids, job_ids, states, conflicting, reasons, details, canonical_revisions, canonical_hashes, sources, origin_runs)!
 -- Keep what became of candidates, of those that the job still has. One statement for all: by one statement each, ten
 -- thousand take minutes, since the planner cannot know that an id tells more than a job.
