@@ -84,9 +84,17 @@ async def test_a_request_whose_end_is_ambiguous_is_refused(place, branch, framin
     target = BATCH.format(namespace=place.namespace, branch=branch.name)
     head = f"PUT {target} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n".encode()
     answer = await sent(place, head + framing)
-    assert answer.startswith(b"HTTP/1.1 400 ")
-    assert answer.count(b"HTTP/1.1 ") == 1
-    assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == "MalformedRequest"
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert json.loads(body)["code"] == "MalformedRequest", "one answer, and nothing behind it"
+
+
+async def test_what_is_no_request_behind_a_good_one_is_not_answered_in_its_place(place, branch):
+    token = place.account("agent")
+    target = f"/v1/namespaces/{place.namespace}/branches/{branch.name}"
+    head = f"GET {target} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
+    answer = await sent(place, head + b"\0 no request\r\n\r\n")
+    assert not answer.startswith(b"HTTP/1.1 400 ")
 
 
 async def test_an_upload_torn_off_is_no_defect_of_the_api_and_leaves_nothing(place, agent, branch):

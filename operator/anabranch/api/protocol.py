@@ -99,8 +99,14 @@ class Protocol(HttpToolsProtocol):
             )
 
     def _refuse(self, error: AnabranchError) -> None:
+        """End the connection, with an answer where one would not stand in the middle of another."""
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request, whatever uvicorn's types say
-        if cycle is None or cycle.response_complete:  # else it would stand in the middle of an answer
+        if cycle is not None and cycle.more_body and not (cycle.response_started or self.pipeline):
+            # What is wrong is this request's body. Whoever waits for the rest of it is told that the client is gone.
+            cycle.disconnected = True
+            cycle.message_event.set()
+            cycle = None
+        if cycle is None or cycle.response_complete:
             answer = response(error, headers={"Connection": "close"})
             status = HTTPStatus(error.status)
             lines = [f"HTTP/1.1 {status.value} {status.phrase}".encode(), *map(b": ".join, answer.raw_headers)]
