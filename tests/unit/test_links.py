@@ -1,0 +1,70 @@
+"""Every link between the pages of this repository leads somewhere, and so does each test that one names."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from markdown_it import MarkdownIt
+
+ROOT = Path(__file__).parents[2]
+OURS = ("*.md", "docs/**/*.md", "examples/*/README.md", "benchmarks/*.md", "deploy/**/*.md", "charts/**/*.md",
+        "operator/**/*.md")  # fmt: skip
+PAGES = sorted({path for pattern in OURS for path in ROOT.glob(pattern)})
+
+
+def tokens(page):
+    for token in MarkdownIt().enable("table").parse(page.read_text(encoding="utf-8")):
+        yield token
+        yield from token.children or ()
+
+
+def links(page):
+    """Targets of links and images that stay in the repository."""
+    for token in tokens(page):
+        target = token.attrGet("href") or token.attrGet("src")
+        if target and not re.match(r"[a-z]+:", str(target)):
+            yield unquote(str(target))
+
+
+@cache
+def sections(page):
+    """The anchors of a page, as GitHub makes them of its headings."""
+    found, heading = [], False
+    for token in tokens(page):
+        heading = token.type == "heading_open" or (heading and token.type != "heading_close")
+        if heading and token.type == "inline":
+            text = "".join(part.content for part in token.children)
+            anchor = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+            found.append(f"{anchor}-{found.count(anchor)}" if anchor in found else anchor)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_of_a_page_leads_somewhere(page):
+    for link in links(page):
+        path, _, section = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.is_relative_to(ROOT), link
+        assert target.exists(), link
+        if section and target.suffix == ".md":
+            assert section in sections(target), link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_test_that_a_page_names_is_there(page):
+    for name, path in re.findall(r"\[`(test_\w+)…?`\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+        assert f"def {name}" in (page.parent / path).read_text(encoding="utf-8"), name
+
+
+def test_every_page_of_the_docs_is_reached_from_their_index():
+    index = ROOT / "docs/README.md"
+    named = {(index.parent / link.partition("#")[0]).resolve() for link in links(index)}
+    assert {page for page in PAGES if page.is_relative_to(ROOT / "docs")} - {index} <= named
+
+
+def test_the_readme_leads_to_the_index():
+    assert "docs/README.md" in set(links(ROOT / "README.md"))
