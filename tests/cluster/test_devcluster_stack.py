@@ -65,7 +65,7 @@ def test_a_second_operator_and_a_second_api_run_beside_the_first(stack):
         stack.start_operator("operator-2")
         stack.start_api("api-2")
         for name in ("operator", "operator-2", "api", "api-2"):
-            assert answers(f"{stack.url(name)}/readyz")
+            assert answers(f"{stack.inner_url(name)}/readyz")
     finally:
         stack.stop("operator-2")
         stack.stop("api-2")

@@ -13,6 +13,8 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+import structlog
+
 from anabranch.consolidation import holding, planning
 from anabranch.consolidation.outcomes import counts
 from anabranch.model.errors import UnavailableError
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from anabranch.store.candidates import CandidateRow
     from anabranch.store.database import Connection
     from anabranch.store.jobs import JobRow
+
+_log = structlog.get_logger(__name__)
 
 _ATTEMPTS: Final = 10
 
@@ -94,7 +98,7 @@ async def publish_together(services: Services, group: Sequence[JobRow], outcomes
         try:
             async with services.db.connection() as conn:
                 prepared = await publish.prepare(conn, head=decided.head.state.head, versions=_versions(decided.plan))
-            await _write(services, shares, decided, prepared)
+            generation = await _write(services, shares, decided, prepared)
         except _AGAIN:
             REPLANS.inc()
             continue
@@ -107,6 +111,7 @@ async def publish_together(services: Services, group: Sequence[JobRow], outcomes
                     await leases.release(conn, job=share.job, due_in=holding.AT_ONCE)
         else:
             holding.announce(services.db, feed=group[0].line)
+            _log.info("published", generation=generation, changes=len(prepared.versions), jobs=len(shares))
             await _tell(services, shares, changes=len(prepared.versions), seconds=time.perf_counter() - began)
         outcomes.update(dict.fromkeys((share.job.job_id for share in shares), None))
         return
@@ -125,8 +130,8 @@ async def _leave(services: Services, decided: Group, outcomes: dict[str, Outcome
             outcomes[job_id] = error
 
 
-async def _write(services: Services, shares: Sequence[Share], decided: Group, prepared: publish.Prepared) -> None:
-    """The transaction that publishes."""
+async def _write(services: Services, shares: Sequence[Share], decided: Group, prepared: publish.Prepared) -> int:
+    """The transaction that publishes; the generation that it made."""
     own = [share.job for share in shares]
     line = own[0].line
     async with services.db.transaction() as conn:
@@ -150,6 +155,7 @@ async def _write(services: Services, shares: Sequence[Share], decided: Group, pr
         for share in shares:
             await _finish(conn, share, manifest.generation)
     LOCK_HELD.observe(time.perf_counter() - locked)
+    return manifest.generation
 
 
 async def _tell(services: Services, shares: Sequence[Share], *, changes: int, seconds: float) -> None:

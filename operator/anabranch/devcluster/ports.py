@@ -38,7 +38,7 @@ def start_on(
     """
     attempts = 0
     while True:
-        if not file.exists():
+        if not file.exists() or json.loads(file.read_text()).keys() != set(names):
             file.write_text(json.dumps(free(names)))
         try:
             return start(json.loads(file.read_text()))

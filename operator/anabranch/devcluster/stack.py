@@ -121,8 +121,12 @@ class Stack:
         return self._dsn(API_ROLE, self.secrets.api_password)
 
     def url(self, name: str) -> str:
-        """Where a process of that name listens: an API's routes, an operator's health."""
+        """Where an API of that name listens."""
         return f"http://127.0.0.1:{json.loads(self._ports(name).read_text())['http']}"
+
+    def inner_url(self, name: str) -> str:
+        """Where a process of that name tells of itself: metrics and health."""
+        return f"http://127.0.0.1:{json.loads(self._ports(name).read_text())['inner']}"
 
     def log(self, name: str) -> Path:
         """The log of a process."""
@@ -155,7 +159,7 @@ class Stack:
             "ANABRANCH_CONFIG": str(self.folder / "config.yaml"),
             "KUBECONFIG": str(self._account(manifests.OPERATOR_ACCOUNT).kubeconfig),
         }
-        arguments = ["operator", "--health-host=127.0.0.1", "--health-port={http}", f"--workers={workers}"]
+        arguments = ["operator", "--health-host=127.0.0.1", "--health-port={inner}", f"--workers={workers}"]
         arguments += [f"--namespace={namespace}" for namespace in namespaces]
         self._serve(name, arguments, environment)
 
@@ -168,7 +172,7 @@ class Stack:
             "ANABRANCH_DRAIN_SECONDS": DRAIN,
             "KUBECONFIG": str(self._account(manifests.API_ACCOUNT).kubeconfig),
         }
-        self._serve(name, ["api", "--host=127.0.0.1", "--port={http}"], environment)
+        self._serve(name, ["api", "--host=127.0.0.1", "--port={http}", "--health-port={inner}"], environment)
 
     def stop(self, name: str) -> None:
         """Ends an operator or an API, as an upgrade does."""
@@ -205,7 +209,7 @@ class Stack:
         """
 
         def start(ports: dict[str, int]) -> None:
-            url = f"http://127.0.0.1:{ports['http']}/readyz"
+            url = f"http://127.0.0.1:{ports['inner']}/readyz"
             if self._processes.running(name) and not _is_ready(url):
                 self.stop(name)
             command = children.command(ENTRY_POINT, *(argument.format(**ports) for argument in arguments))
@@ -213,7 +217,7 @@ class Stack:
             self._processes.start(name, Program(command, env=env, grace=GRACE))
             self._processes.wait(f"the {name}", lambda: answers(url), name)
 
-        start_on(self._ports(name), ("http",), start, undo=lambda: self.stop(name))
+        start_on(self._ports(name), ("http", "inner"), start, undo=lambda: self.stop(name))
 
     def _ports(self, name: str) -> Path:
         return self.folder / f"{name}-ports.json"
