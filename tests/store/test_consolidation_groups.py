@@ -15,7 +15,7 @@ from anabranch.consolidation import planning, publishing, schedule, work
 from anabranch.consolidation.gathering import Gathering
 from anabranch.identity import grants
 from anabranch.model.errors import UnavailableError
-from anabranch.store import jobs, leases, lines, manifests, publish
+from anabranch.store import jobs, leases, lines, manifests, publish, reviews
 
 FROM_MAP = {"import": {"configMap": {"name": "facts"}}}
 
@@ -261,7 +261,7 @@ async def accepted(db):
     return world, found
 
 
-@pytest.mark.parametrize("late", [False, True], ids=["before the plan", "before the lock"])
+@pytest.mark.parametrize("late", ["before the plan", "while it is made", "before the lock"])
 @pytest.mark.parametrize(
     ("actions", "outcome", "state"),
     [
@@ -273,18 +273,28 @@ async def accepted(db):
 )
 async def test_a_review_that_changes_before_publication_counts(accepted, monkeypatch, actions, outcome, state, late):
     world, found = accepted
-    prepare = publish.prepare
+    prepare, latest = publish.prepare, reviews.latest
     changed = []
 
-    async def changed_meanwhile(conn, **what):
+    async def change():
         if not changed:
             changed.append(await decide(world, found[0], actions, generation=2))
+
+    async def changed_before_the_lock(conn, **what):
+        await change()
         return await prepare(conn, **what)
 
-    if late:
-        monkeypatch.setattr(publish, "prepare", changed_meanwhile)
+    async def changed_once_read(conn, **what):
+        read = await latest(conn, **what)
+        await change()
+        return read
+
+    if late == "before the lock":
+        monkeypatch.setattr(publish, "prepare", changed_before_the_lock)
+    elif late == "while it is made":
+        monkeypatch.setattr(reviews, "latest", changed_once_read)
     else:
-        await decide(world, found[0], actions, generation=2)
+        await change()
     assert await together(world, found) == [None, None]
 
     assert await by_generation(world) == {2: [2]}

@@ -88,8 +88,9 @@ async def decide(services: Services, jobs: Sequence[JobRow]) -> Group:
     line = jobs[0].line
     async with services.db.connection() as conn:
         rows = _fitting({job.job_id: await candidates.of_job(conn, line=line, job_id=job.job_id) for job in jobs})
-        decisions = await reviews.latest(conn, line=line, job_ids=list(rows))
+        # Counted first: a decision that comes between the two is then one too many, and all is planned again.
         count = await reviews.count(conn, line=line, job_ids=list(rows))
+        decisions = await reviews.latest(conn, line=line, job_ids=list(rows))
         head = await read_head(conn, line, [row for own in rows.values() for row in own if row.state == "accepted"])
         room = await _room(conn, head)
         now = await database.now(conn)
