@@ -186,9 +186,9 @@ class Fleet:
         services = Services(db=db, grants=world.permissions, sources=world.services.sources)
         await schedule.make_jobs(world.db)
         async with world.db.connection() as conn:
-            claimed = await leases.claim(conn, holder=world.holder, limit=limit)
-        await asyncio.gather(*(self._work(world, services, job) for job in claimed))
-        return len(claimed)
+            claim = await leases.claim(conn, holder=world.holder, limit=limit)
+        await asyncio.gather(*(self._work(world, services, job) for job in claim.jobs))
+        return len(claim.jobs) + claim.done
 
     async def _work(self, world: World, services: Services, job: JobRow) -> None:
         try:
@@ -206,7 +206,7 @@ class Fleet:
         world = self.operators[operator]
         await schedule.make_jobs(world.db)
         async with world.db.connection() as conn:
-            claimed = await leases.claim(conn, holder=world.holder, limit=1)
+            claimed = (await leases.claim(conn, holder=world.holder, limit=1)).jobs
         self.paused += [(world, job) for job in claimed]
         return bool(claimed)
 

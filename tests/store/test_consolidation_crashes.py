@@ -16,7 +16,7 @@ from anabranch.store import leases, publish
 async def claim(world):
     await schedule.make_jobs(world.db)
     async with world.db.connection() as conn:
-        return await leases.claim(conn, holder="the one that dies", limit=1)
+        return (await leases.claim(conn, holder="the one that dies", limit=1)).jobs
 
 
 async def let_leases_run_out(world):
@@ -147,7 +147,7 @@ async def test_a_worker_that_was_taken_over_can_publish_nothing(db):
     (late,) = await claim(world)
     await let_leases_run_out(world)
     async with db.connection() as conn:
-        (taker,) = await leases.claim(conn, holder="another", limit=1)
+        (taker,) = (await leases.claim(conn, holder="another", limit=1)).jobs
 
     with pytest.raises(leases.FencedError):
         await work.advance(world.services, late)
@@ -168,7 +168,7 @@ async def test_a_job_that_published_cannot_do_so_again_whatever_its_row_says(db)
             "UPDATE jobs SET state = 'publishing', finished_at = NULL, due_at = now() - interval '1 s'; "
             "UPDATE candidates SET state = 'accepted', key = 'b', canonical_revision = NULL"
         )
-        (job,) = await leases.claim(conn, holder="another", limit=1)
+        (job,) = (await leases.claim(conn, holder="another", limit=1)).jobs
 
     with pytest.raises(publish.AlreadyPublishedError):
         await work.advance(world.services, job)

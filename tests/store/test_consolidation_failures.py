@@ -37,7 +37,7 @@ async def accept(world, job):
 
 async def claim(world, holder):
     async with world.db.connection() as conn:
-        (job,) = await leases.claim(conn, holder=holder, limit=1)
+        (job,) = (await leases.claim(conn, holder=holder, limit=1)).jobs
     return job
 
 

@@ -47,7 +47,7 @@ async def ready(world, *findings, policy=AUTOMATIC):
 async def held(world, branches):
     """The runs' jobs, each as far as the step that publishes it."""
     async with world.db.connection() as conn:
-        claimed = {job.branch_id: job for job in await leases.claim(conn, holder=world.holder, limit=50)}
+        claimed = {job.branch_id: job for job in (await leases.claim(conn, holder=world.holder, limit=50)).jobs}
     found = []
     for branch in branches:
         job = claimed[branch.branch_id]
@@ -79,7 +79,7 @@ async def fence_off(world, job):
     """Somebody else takes the job, whose worker does not know yet."""
     async with world.db.connection() as conn:
         await conn.execute("UPDATE jobs SET lease_deadline = now(), due_at = now() WHERE job_id = $1", job.job_id)
-        (taken,) = await leases.claim(conn, holder="another", limit=1)
+        (taken,) = (await leases.claim(conn, holder="another", limit=1)).jobs
     return taken
 
 
@@ -253,7 +253,7 @@ async def accepted(db):
     world.line = (await world.import_documents({"a": "first", "b": "first"})).line.line
     await reviewed(world)
     async with db.connection() as conn:
-        claimed = await leases.claim(conn, holder=world.holder, limit=10)
+        claimed = (await leases.claim(conn, holder=world.holder, limit=10)).jobs
     found = [
         await work._STEPS["awaiting_review"](world.services, job) for job in sorted(claimed, key=lambda job: job.name)
     ]
@@ -407,7 +407,7 @@ async def test_two_operators_that_publish_groups_of_the_same_jobs_publish_each_o
     other = world.another_operator()
     await let_leases_run_out(world)
     async with world.db.connection() as conn:
-        theirs = {job.job_id: job for job in await leases.claim(conn, holder="another", limit=4)}
+        theirs = {job.job_id: job for job in (await leases.claim(conn, holder="another", limit=4)).jobs}
     mine = [job for job in found if job.job_id not in theirs]
 
     outcomes = await asyncio.gather(

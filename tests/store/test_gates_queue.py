@@ -84,7 +84,7 @@ async def test_gate_3_lease_expiry_never_double_publishes(world):
     await world.submit(branch, 1, *FIVE)
     await schedule.make_jobs(world.db)
     async with world.db.connection() as conn:
-        (late,) = await leases.claim(conn, holder="one that is late", limit=1)
+        (late,) = (await leases.claim(conn, holder="one that is late", limit=1)).jobs
 
     await expire_leases(world.db)
     await world.work()  # another one takes the job over, and publishes
@@ -106,7 +106,7 @@ async def test_gate_3_worker_restart_never_double_publishes(world, before):
     killed = 0
     while True:
         async with world.db.connection() as conn:
-            (job,) = await leases.claim(conn, holder=f"worker {killed}", limit=1)
+            (job,) = (await leases.claim(conn, holder=f"worker {killed}", limit=1)).jobs
         try:  # each gets one use of the database further than the one before
             dying = DyingDatabase(world.db, at=killed + 1, before=before)
             await work.advance(replace(world.services, db=dying), job)

@@ -33,7 +33,7 @@ async def reload(db, job: jobs.JobRow) -> jobs.JobRow:
 
 async def claim(db, holder: str = "worker", limit: int = 10) -> list[jobs.JobRow]:
     async with db.connection() as conn:
-        return await leases.claim(conn, holder=holder, limit=limit)
+        return (await leases.claim(conn, holder=holder, limit=limit)).jobs
 
 
 async def steps(db, job: jobs.JobRow) -> list[tuple[str | None, str]]:
@@ -69,7 +69,7 @@ async def test_a_claim_does_not_wait_for_one_that_is_under_way(db):
     async with db.connection() as first:
         transaction = first.transaction()
         await transaction.start()
-        assert len(await leases.claim(first, holder="worker", limit=1)) == 1
+        assert len((await leases.claim(first, holder="worker", limit=1)).jobs) == 1
         assert await asyncio.wait_for(claim(db), timeout=5) == []
         await transaction.rollback()
     assert len(await claim(db)) == 1
@@ -249,10 +249,10 @@ async def test_a_released_job_is_due_when_asked_for(db):
         await leases.release(conn, job=job)
         waiting = await jobs.get(conn, job.job_id)
         assert (waiting.holder, waiting.lease_deadline, waiting.due_at) == (None, None, None)
-        assert await leases.claim(conn, holder="worker", limit=1) == []
+        assert (await leases.claim(conn, holder="worker", limit=1)).jobs == []
         job = await leases.claim_one(conn, line=job.line, job_id=job.job_id, holder="worker")
         await leases.release(conn, job=job, due_in=timedelta(0))
-        (job,) = await leases.claim(conn, holder="worker", limit=1)
+        (job,) = (await leases.claim(conn, holder="worker", limit=1)).jobs
         job = await leases.advance(conn, job=job, to_state="importing", release=True, due_in=MINUTE)
         assert job.holder is None
         assert await conn.fetchval("SELECT due_at > now() + interval '50 s' FROM jobs")
@@ -263,19 +263,19 @@ async def test_a_knock_while_a_job_is_held_makes_it_due_when_it_is_let_go(db, wa
     job = await claimed(db)
     async with db.connection() as conn:
         assert await jobs.wake(conn, line=job.line, job_id=job.job_id)
-        assert await leases.claim(conn, holder="other", limit=1) == [], "a knock does not break the lease"
+        assert (await leases.claim(conn, holder="other", limit=1)).jobs == [], "a knock does not break the lease"
         if way.startswith("renew"):
             job = await leases.renew(conn, job=job)
             job = await leases.advance(conn, job=job, to_state="importing")
-            assert await leases.claim(conn, holder="other", limit=1) == []
+            assert (await leases.claim(conn, holder="other", limit=1)).jobs == []
         if way.endswith("release"):
             await leases.release(conn, job=job)
         else:
             await leases.advance(conn, job=job, to_state="awaiting_review", release=True)
-        (again,) = await leases.claim(conn, holder="other", limit=1)
+        (again,) = (await leases.claim(conn, holder="other", limit=1)).jobs
         assert again.attempt == 0
         await leases.release(conn, job=again)
-        assert await leases.claim(conn, holder="other", limit=1) == [], "one knock, one look"
+        assert (await leases.claim(conn, holder="other", limit=1)).jobs == [], "one knock, one look"
 
 
 async def test_a_knock_after_the_lease_ran_out_is_kept_too(db):
@@ -284,7 +284,7 @@ async def test_a_knock_after_the_lease_ran_out_is_kept_too(db):
     async with db.connection() as conn:
         assert await jobs.wake(conn, line=job.line, job_id=job.job_id)
         await leases.release(conn, job=job)
-        assert len(await leases.claim(conn, holder="other", limit=1)) == 1
+        assert len((await leases.claim(conn, holder="other", limit=1)).jobs) == 1
 
 
 async def test_the_api_may_knock(db, api_db):
@@ -299,7 +299,7 @@ async def test_a_waiting_job_is_woken_with_all_that_wait_in_its_line(db):
         assert await jobs.wake_waiting(conn, line=job.line) == 0
         await leases.advance(conn, job=job, to_state="awaiting_review", release=True)
         assert await jobs.wake_waiting(conn, line=job.line) == 1
-        assert len(await leases.claim(conn, holder="worker", limit=5)) == 1
+        assert len((await leases.claim(conn, holder="worker", limit=5)).jobs) == 1
 
 
 async def test_a_failure_keeps_the_state_and_is_tried_again_later(db):
@@ -322,10 +322,10 @@ async def test_a_job_fails_for_good_after_its_retries(db):
         for attempt in range(1, job.retry_limit + 1):
             job = await leases.fail(conn, job=job, error="no", retry_in=timedelta(0))
             assert (job.attempt, job.failed) == (attempt, False)
-            (job,) = await leases.claim(conn, holder="worker", limit=1)
+            (job,) = (await leases.claim(conn, holder="worker", limit=1)).jobs
         before = await line_of(db, job)
         job = await leases.fail(conn, job=job, error="no", retry_in=timedelta(0))
-        assert await leases.claim(conn, holder="worker", limit=1) == []
+        assert (await leases.claim(conn, holder="worker", limit=1)).jobs == []
     after = await line_of(db, job)
     assert (after.version, before.due_at, after.due_at is None) == (before.version + 1, None, False)
     assert (job.failed, job.attempt, job.retry_at, job.due_at) == (True, job.retry_limit + 1, None, None)
@@ -367,25 +367,43 @@ async def test_many_jobs_are_claimed_by_index(db):
             job.line,
         )
         await conn.execute("ANALYZE jobs")
-        plan = await conn.fetch("EXPLAIN " + leases._sql.claim.sql, 10, "worker")
+        plan = await conn.fetch("EXPLAIN " + leases._sql.claim.sql, 10, 100, "worker")
     text = "\n".join(row[0] for row in plan)
     assert "Seq Scan on jobs" not in text, text
 
 
+async def with_batches(db, name: str, *changes: int) -> jobs.JobRow:
+    """The job of a branch whose batches hold so many changes."""
+    branch = await new_branch(db, name=name)
+    async with db.connection() as conn:
+        for sequence, count in enumerate(changes, start=1):
+            await receive(conn, branch, sequence, changes=count)
+        return await open_automatic(conn, branch)
+
+
 async def test_a_job_without_a_change_is_done_by_being_claimed(db):
     """An empty final batch leaves nothing to decide on; a job with one change among its batches is worked on."""
-    branches = [await new_branch(db, name=name) for name in ("empty", "full")]
+    empty, full = await with_batches(db, "empty", 0, 0), await with_batches(db, "full", 0, 1)
     async with db.connection() as conn:
-        for branch, changes in zip(branches, ((0, 0), (0, 1)), strict=True):
-            for sequence, count in enumerate(changes, start=1):
-                await receive(conn, branch, sequence, changes=count)
-            await open_automatic(conn, branch)
-    found = {job.branch_id: job for job in await claim(db)}
-    empty, full = (found[branch.branch_id] for branch in branches)
-    assert (full.state, full.holder) == ("received", "worker")
+        found = await leases.claim(conn, holder="worker", limit=10)
+    (held,), empty = found.jobs, await reload(db, empty)
+    assert (found.done, held.job_id, held.state, held.holder) == (1, full.job_id, "received", "worker")
     assert (empty.state, empty.reason, empty.holder, empty.due_at) == ("published", "NothingToPublish", None, None)
     assert (empty.fence, empty.finished_at is not None) == (1, True)
     assert (await steps(db, empty))[-1] == ("received", "published")
     line = await line_of(db, empty)
-    assert await claim(db) == []
+    async with db.connection() as conn:
+        assert await leases.claim(conn, holder="worker", limit=10) == leases.Claim([], 0)
     assert (await line_of(db, empty)).version == line.version
+
+
+async def test_no_more_jobs_are_held_than_asked_for_however_many_are_looked_at(db):
+    """Those that need no work are found among as many as are looked at, and what is not taken stays as it was."""
+    for name, changes in (("a", 1), ("b", 0), ("c", 1), ("d", 0), ("e", 0)):
+        await with_batches(db, name, changes)
+    async with db.connection() as conn:
+        first = await leases.claim(conn, holder="one", limit=1, among=4)
+        second = await leases.claim(conn, holder="two", limit=1)
+        third = await leases.claim(conn, holder="three", limit=1)
+    assert [(len(claim.jobs), claim.done) for claim in (first, second, third)] == [(1, 2), (1, 0), (0, 1)]
+    assert (second.jobs[0].fence, second.jobs[0].attempt, second.jobs[0].holder) == (1, 0, "two")

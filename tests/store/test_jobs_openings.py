@@ -276,7 +276,7 @@ async def test_no_batch_is_lost_or_taken_twice_when_all_race(db, seed):
             last_look = sent.is_set()
             async with db.connection() as conn:
                 await open_automatic(conn, branch)
-                for job in await leases.claim(conn, holder=holder, limit=3):
+                for job in (await leases.claim(conn, holder=holder, limit=3)).jobs:
                     await leases.advance(conn, job=job, to_state="published")
             if last_look and None not in (await owners(db)).values():
                 return
@@ -333,12 +333,12 @@ async def test_a_worker_on_the_held_job_is_fenced_off_when_candidates_join(db):
     held = await hold(db, job)
     async with db.connection() as conn:
         await jobs.wake(conn, line=held.line, job_id=held.job_id)
-        (working,) = await leases.claim(conn, holder="other", limit=10)
+        (working,) = (await leases.claim(conn, holder="other", limit=10)).jobs
         assert working.job_id == held.job_id
         await hold(db, job)
         with pytest.raises(leases.FencedError):
             await leases.advance(conn, job=working, to_state="publishing")
-        (next_one,) = await leases.claim(conn, holder="other", limit=10)
+        (next_one,) = (await leases.claim(conn, holder="other", limit=10)).jobs
     assert next_one.job_id == held.job_id
     assert next_one.attempt == 0
 

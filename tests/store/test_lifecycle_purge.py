@@ -168,7 +168,7 @@ async def test_a_condemned_line_is_found_by_nobody_and_given_to_one_at_a_time(wo
         assert await lines.list_by_namespace(conn, TEAM) == []
         assert await branches.by_name(conn, namespace=AGENTS, name=branch.name) is None
         assert await jobs.unborn(conn, limit=10) == []
-        assert await leases.claim(conn, holder="another", limit=10) == []
+        assert (await leases.claim(conn, holder="another", limit=10)).jobs == []
         assert await lines.claim_due(conn, limit=10, hold=HOLD) == []
         assert await purging.claim(conn, hold=HOLD) == purging.Condemned(line, TEAM, "facts")
         assert await purging.claim(conn, hold=HOLD) is None
@@ -200,7 +200,7 @@ async def test_a_job_under_way_publishes_nothing_any_more(world, gone):
     await world.submit(branch, 1, {"key": "a", "content": "second", "base": 1})
     await schedule.make_jobs(world.db)
     async with world.db.connection() as conn:
-        (job,) = await leases.claim(conn, holder="a worker", limit=1)
+        (job,) = (await leases.claim(conn, holder="a worker", limit=1)).jobs
     await condemn(world.db)
     if gone:
         await purging.purge(world.db, line=line)

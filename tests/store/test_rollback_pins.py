@@ -47,7 +47,7 @@ async def claimed(world, name="run", *, key="b", content="an agent's", base=1):
     await world.submit(branch, 1, {"key": key, "content": content, "base": base})
     await schedule.make_jobs(world.db)
     async with world.db.connection() as conn:
-        (job,) = await leases.claim(conn, holder=world.holder, limit=1)
+        (job,) = (await leases.claim(conn, holder=world.holder, limit=1)).jobs
     return job
 
 

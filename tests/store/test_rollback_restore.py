@@ -151,7 +151,7 @@ async def a_claimed_job(world, name, sequence=1):
     await world.submit(branch, sequence, {"key": "a", "content": f"{name} says so", "base": 1})
     await schedule.make_jobs(world.db)
     async with world.db.connection() as conn:
-        (job,) = await leases.claim(conn, holder=world.holder, limit=1)
+        (job,) = (await leases.claim(conn, holder=world.holder, limit=1)).jobs
     return branch, job
 
 

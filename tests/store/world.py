@@ -204,10 +204,10 @@ class World:
     async def work_once(self, *, services: Services | None = None) -> int:
         await schedule.make_jobs(self.db)
         async with self.db.connection() as conn:
-            claimed = await leases.claim(conn, holder=self.holder, limit=10)
-        for job in claimed:
+            claim = await leases.claim(conn, holder=self.holder, limit=10)
+        for job in claim.jobs:
             await work.advance(services or self.services, job)
-        return len(claimed)
+        return len(claim.jobs) + claim.done
 
     def another_operator(self) -> Services:
         """The services as another process has them."""

@@ -10,7 +10,7 @@ from anabranch.controllers import wake, workers
 from anabranch.controllers.bell import Bell
 from anabranch.kube.errors import RightMissingError
 from anabranch.model.errors import InvalidInputError, UnavailableError
-from anabranch.store.leases import FencedError
+from anabranch.store.leases import Claim, FencedError
 
 
 class Database:
@@ -31,14 +31,18 @@ class Leases:
 
     def __init__(self, due=()):
         self.due = list(due)
-        self.renewed = self.claims = 0
+        self.renewed = self.claims = self.idle = 0
+        self.among = []
         self.released, self.failed = [], []
         self.fenced = False
 
-    async def claim(self, _conn, *, holder, limit):
+    async def claim(self, _conn, *, holder, limit, among):
         self.claims += 1
-        taken, self.due = self.due[:limit], self.due[limit:]
-        return [replace(row, holder=holder) for row in taken]
+        self.among.append(among)
+        idle = min(self.idle, max(limit, among))
+        self.idle -= idle
+        taken, self.due = self.due[: limit - idle], self.due[limit - idle :]
+        return Claim([replace(row, holder=holder) for row in taken], idle)
 
     async def renew(self, _conn, *, job):
         self.renewed += 1
@@ -95,6 +99,21 @@ async def test_a_process_claims_no_more_jobs_than_it_works_on_at_once(leases):
     await settled(pool)
     await pool.look()
     assert len(leases.due) == 1
+
+
+async def test_where_no_job_needs_work_the_next_look_goes_through_more(leases):
+    """They take no slot: a backlog of them is done in few statements, and one of others is not walked through."""
+    looks = []
+    leases.idle, pool = 1_000, made(lambda _: asyncio.sleep(0), slots=4, changed=lambda: looks.append(None))
+    while leases.idle:
+        await pool.look()
+    assert leases.among == [0, 16, 64, 256, 500, 500]
+    assert len(looks) == len(leases.among)
+    leases.idle, leases.due = 1, [due()]
+    await pool.look()
+    await settled(pool)
+    await pool.look()
+    assert leases.among[-2:] == [500, 0]
 
 
 async def test_the_lease_is_renewed_at_a_third_of_it(leases):
@@ -240,7 +259,7 @@ async def test_a_job_that_was_done_by_being_claimed_takes_no_slot(leases):
     async def advance(job):
         begun.append(job.name)
 
-    leases.due = [due("idle", state="published"), due("scout-1")]
+    leases.idle, leases.due = 1, [due("scout-1")]
     await made(advance, changed=lambda: rung.append(True)).look()
     await until(lambda: len(rung) == 2)
     assert begun == ["scout-1"]

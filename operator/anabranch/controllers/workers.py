@@ -34,6 +34,9 @@ _log = structlog.get_logger(__name__)
 
 _OUTAGE_LIMIT_SECONDS: Final = 30.0
 
+_MOST_AMONG: Final = 500
+"""Due jobs that one statement goes through; more save hardly anything, and their locks would be held for longer."""
+
 
 class Workers:
     """Claims due jobs and works on them. A look of the wake queue.
@@ -64,6 +67,7 @@ class Workers:
         self._changed = changed
         self._running: set[asyncio.Task[None]] = set()
         self._outages: Counter[str] = Counter()  # of a job, since it last got on
+        self._among = 0  # due jobs that the next look goes through
         self._stopped = False
 
     async def look(self) -> bool:
@@ -71,10 +75,8 @@ class Workers:
         free = self._slots - len(self._running)
         if free > 0 and not self._stopped:
             async with self._db.connection() as conn:
-                claimed = await leases.claim(conn, holder=self._holder, limit=free)
-            for job in claimed:
-                if job.state == "published":
-                    continue  # it needed no work
+                claim = await leases.claim(conn, holder=self._holder, limit=free, among=self._among)
+            for job in claim.jobs:
                 with logs.bound(
                     namespace=job.namespace, job=job.name, job_id=job.job_id, line=job.line, branch_id=job.branch_id
                 ):
@@ -82,7 +84,10 @@ class Workers:
                 self._running.add(task)
                 JOBS_AT_HAND.set(len(self._running))
                 task.add_done_callback(self._ended)
-            if claimed:
+            # Where nothing needed work, there may be many more such jobs, and they take no slot.
+            idle = claim.done and not claim.jobs
+            self._among = min(4 * max(self._among, free), _MOST_AMONG) if idle else 0
+            if claim.jobs or claim.done:
                 self._changed()
         return False
 

@@ -11,6 +11,7 @@ is due as soon as it is let go.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from anabranch.model.errors import ConflictError
@@ -36,24 +37,39 @@ class FencedError(ConflictError):
     code = "Fenced"
 
 
-async def claim(conn: Connection, *, holder: str, limit: int) -> list[JobRow]:
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What came of looking for due jobs.
+
+    Attributes:
+        jobs: To be worked on; held from now on.
+        done: How many needed no work, and are published.
+    """
+
+    jobs: Sequence[JobRow]
+    done: int
+
+
+async def claim(conn: Connection, *, holder: str, limit: int, among: int = 0) -> Claim:
     """Take due jobs of any line that is not paused.
 
     A job whose last holder let the lease run out counts one more attempt; beyond its retry limit it is given up
-    instead. A job whose batches hold no change is done by being taken, however many there are: it comes ``published``,
-    and is held by nobody.
+    instead. A job whose batches hold no change is done by being taken: nobody has to hold it.
 
     Args:
         conn: A connection.
         holder: This process: a UUID made at its start.
-        limit: Jobs at most.
+        limit: Jobs to be held at most.
+        among: How many due jobs are looked at, the limit at least. More than that is of use where most need no work.
     """
-    taken = [row async for row in _sql.claim(conn, holder=holder, limit=limit)]
+    rows = [row async for row in _sql.claim(conn, holder=holder, limit=limit, among=among)]
+    taken = [row for row in rows if row["job_id"] is not None]
     claimed = [from_row(row) for row in taken if not row["failed"]]
-    CLAIMS.inc(len(claimed))
+    done: int = rows[0]["done"]
+    CLAIMS.inc(len(claimed) + done)
     RECLAIMS.inc(sum(row["reclaimed"] for row in taken))
     GIVEN_UP.inc(len(taken) - len(claimed))
-    return claimed
+    return Claim(claimed, done)
 
 
 async def claim_one(conn: Connection, *, line: str, job_id: str, holder: str) -> JobRow | None:

@@ -1,8 +1,9 @@
--- name: claim(holder, limit)
+-- name: claim(holder, limit, among)
 -- Take due jobs of lines that are not paused. A lease that ran out counts as a failure: too many, and the job is given up.
--- A job whose batches hold no change, as an empty final one, is done by being taken: nothing is to be decided on.
+-- A job whose batches hold no change, as an empty final one, is done by being taken: nothing is to be decided on. Of those
+-- only the number is told, in each row, and in one row of nulls where nothing is held.
 --
--- However many are due, the index on due_at is walked no further than the limit. So nothing here must invite the planner to
+-- However many are due, the index on due_at is walked no further than the limits. So nothing here must invite the planner to
 -- collect and sort: it asks for the line's state as a value, and a finished job has no due_at.
 WITH due AS MATERIALIZED (
     SELECT j.line, j.job_id, j.holder,
@@ -22,8 +23,10 @@ WITH due AS MATERIALIZED (
            FROM lines AS l JOIN line_heads AS h ON h.line = l.line
            WHERE l.line = j.line)
     ORDER BY j.due_at
-    LIMIT :limit
+    LIMIT greatest(:limit::bigint, :among::bigint)
     FOR UPDATE OF j SKIP LOCKED
+), taken AS MATERIALIZED (
+    SELECT due.line, due.job_id FROM due WHERE NOT due.idle LIMIT :limit::bigint
 ), claimed AS (
     UPDATE jobs
     SET fence = fence + 1,
@@ -39,8 +42,8 @@ WITH due AS MATERIALIZED (
         retry_at = NULL,
         version = version + 1
     -- Ids carry their line, so the two lists match pairwise; this form is an index scan, IN (SELECT … LIMIT) is not.
-    WHERE line = ANY(ARRAY(SELECT due.line FROM due WHERE NOT due.idle))
-      AND job_id = ANY(ARRAY(SELECT due.job_id FROM due WHERE NOT due.idle))
+    WHERE line = ANY(ARRAY(SELECT taken.line FROM taken))
+      AND job_id = ANY(ARRAY(SELECT taken.job_id FROM taken))
     RETURNING *
 ), done AS (
     UPDATE jobs
@@ -48,7 +51,7 @@ WITH due AS MATERIALIZED (
         retry_at = NULL, due_at = NULL, finished_at = statement_timestamp(), version = version + 1
     WHERE line = ANY(ARRAY(SELECT due.line FROM due WHERE due.idle))
       AND job_id = ANY(ARRAY(SELECT due.job_id FROM due WHERE due.idle))
-    RETURNING *
+    RETURNING line, job_id, state, attempt, fence
 ), logged AS (
     INSERT INTO transitions (line, job_id, from_state, to_state, attempt, fence, holder, detail)
     SELECT c.line, c.job_id, c.state, c.state, c.attempt, c.fence, c.holder, c.last_error
@@ -67,10 +70,10 @@ WITH due AS MATERIALIZED (
     WHERE line = ANY(ARRAY(SELECT c.line FROM claimed AS c WHERE c.failed UNION SELECT d.line FROM done AS d))
       AND deleted_at IS NULL
 )
-SELECT c.*, (SELECT due.holder IS NOT NULL FROM due WHERE due.line = c.line AND due.job_id = c.job_id) AS reclaimed
-FROM claimed AS c
-UNION ALL
-SELECT d.*, false FROM done AS d;
+SELECT c.*, (SELECT due.holder IS NOT NULL FROM due WHERE due.line = c.line AND due.job_id = c.job_id) AS reclaimed,
+       finished.done
+FROM (SELECT count(*) AS done FROM done) AS finished
+LEFT JOIN claimed AS c ON true;
 
 -- name: claim_one(line, job_id, holder)^
 -- Take one job, due or not, unless somebody holds it or its line is paused.
