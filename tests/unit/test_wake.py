@@ -35,6 +35,7 @@ class Leases:
         self.among = []
         self.released, self.failed = [], []
         self.fenced = False
+        self.away = 0
 
     async def claim(self, _conn, *, holder, limit, among):
         self.claims += 1
@@ -51,6 +52,9 @@ class Leases:
         return job
 
     async def release(self, _conn, *, job, due_in=None):
+        if self.away:
+            self.away -= 1
+            raise UnavailableError("Postgres is away.")
         self.released.append((job.name, due_in.total_seconds()))
 
     async def fail(self, _conn, *, job, error, retry_in):
@@ -170,6 +174,26 @@ async def test_an_outage_uses_up_no_attempt_and_is_waited_out_longer_each_time(l
     assert leases.failed == []
     assert waits == sorted(waits)
     assert waits[-1] >= 4
+
+
+async def test_a_job_is_let_go_once_postgres_is_back_not_when_its_lease_runs_out(leases, monkeypatch):
+    async def work(_job):
+        raise UnavailableError("Postgres is away.")
+
+    monkeypatch.setattr(workers, "_RETRY_SECONDS", 0.01)
+    leases.due, leases.away = [due()], 3
+    pool = made(work)
+    await pool.look()
+    await settled(pool)
+    assert (len(leases.released), leases.away) == (1, 0)
+
+
+async def test_a_worker_that_ends_does_not_wait_for_postgres(leases):
+    leases.due, leases.away = [due()], 1_000
+    pool = made(lambda _: asyncio.sleep(60))
+    await pool.look()
+    await asyncio.wait_for(pool.stop(0.01), 1)
+    assert (leases.released, leases.away) == ([], 999)
 
 
 async def test_another_workers_fence_is_no_failure(leases):

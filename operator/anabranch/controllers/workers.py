@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _OUTAGE_LIMIT_SECONDS: Final = 30.0
+_RETRY_SECONDS: Final = 1.0
 
 _MOST_AMONG: Final = 500
 """Due jobs that one statement goes through; more save hardly anything, and their locks would be held for longer."""
@@ -174,10 +175,24 @@ class Workers:
                     GIVEN_UP.inc()
 
     async def _let_go(self, job: JobRow, wait: timedelta) -> None:
-        """Make the job due after a while, for whichever process, instead of when the lease runs out."""
-        with contextlib.suppress(AnabranchError):
-            async with self._db.connection() as conn:
-                await leases.release(conn, job=job, due_in=wait)
+        """Make the job due after a while, for whichever process, instead of when the lease runs out.
+
+        Where Postgres is what is away, that is done once it is back.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + job.lease_seconds
+        while True:
+            try:
+                async with self._db.connection() as conn:
+                    await leases.release(conn, job=job, due_in=wait)
+            except leases.FencedError:
+                return
+            except UnavailableError:
+                if self._stopped or loop.time() > deadline:
+                    return
+                await asyncio.sleep(_RETRY_SECONDS)
+            else:
+                return
 
 
 async def _attempts(conn: Connection, job: JobRow) -> int:
