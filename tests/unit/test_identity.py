@@ -34,6 +34,8 @@ class ApiServer:
         self.allowed = set(allowed)
         self.asked = []
         self.error = None
+        self.starting = False
+        self.unread = set()
         self.slow = asyncio.Event()
         self.slow.set()
 
@@ -50,6 +52,11 @@ class ApiServer:
         asked = body["spec"]["resourceAttributes"]
         resource = "/".join(part for part in (asked["resource"], asked["subresource"]) if part)
         return {"status": {"allowed": (resource, asked["verb"], asked["name"]) in self.allowed}}
+
+    async def check_ready(self):
+        if self.starting:
+            raise UnavailableError("not ready")
+        self.allowed |= self.unread
 
 
 class Clock:
@@ -218,6 +225,17 @@ async def test_a_revoked_grant_ends_within_five_seconds(agent, clock):
     assert await asked.allowed(agent, grants.SEE_BASELINE, namespace="team", name="kb")
     clock.now += 0.2
     assert not await asked.allowed(agent, grants.SEE_BASELINE, namespace="team", name="kb")
+
+
+async def test_who_acts_on_a_no_for_good_does_not_take_it_from_an_api_server_that_is_starting(agent, clock):
+    server = ApiServer()
+    server.starting, server.unread = True, {("baselines", "get", "kb")}
+    asked = Grants(server, sure=True, clock=clock)
+    with pytest.raises(UnavailableError):
+        await asked.allowed(agent, grants.SEE_BASELINE, namespace="team", name="kb")
+    server.starting = False
+    assert await asked.allowed(agent, grants.SEE_BASELINE, namespace="team", name="kb")
+    assert not await asked.allowed(agent, grants.SEE_BASELINE, namespace="team", name="other")
 
 
 async def test_the_age_of_an_answer_counts_from_its_question(agent, clock):

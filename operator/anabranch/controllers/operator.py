@@ -93,7 +93,8 @@ class _Process:
         self._watches = watching.Watches(namespaces=settings.namespaces, silence=settings.watch_pace.silence)
         self._health = Health(db, leadership=self._leadership, watches=self._watches)
         self._announcer = Announcer(kube, instance=identity)
-        grants = Grants(kube)
+        # A finding that is refused, or a branch that is denied, is so for good.
+        grants = Grants(kube, sure=True)
         self._status_bell = Bell()
         guard = ReviewGuard(kube)
         self._reconciler = Reconciler(

@@ -170,6 +170,18 @@ class KubeClient:
                 hint="It was deleted and made again: forget the old one.",
             ) from None
 
+    async def check_ready(self) -> None:
+        """Make sure that the API server that answers has read all that it decides by.
+
+        One that has just started serves before it knows every role and binding, and says no for lack of them.
+
+        Raises:
+            UnavailableError: If it says that it is not ready.
+        """
+        answer = await self.connection.send("GET", "/readyz")
+        if answer.status >= 500:  # a cluster may keep the path from ordinary accounts, which tells nothing
+            raise UnavailableError("The API server is not ready yet.", hint="Try again in a moment.")
+
     async def call(  # noqa: PLR0913  (all but the request line by keyword)
         self,
         method: str,
