@@ -61,9 +61,13 @@ def test_every_test_that_a_page_names_is_there(page):
 
 
 def test_every_page_of_the_docs_is_reached_from_their_index():
-    index = ROOT / "docs/README.md"
-    named = {(index.parent / link.partition("#")[0]).resolve() for link in links(index)}
-    assert {page for page in PAGES if page.is_relative_to(ROOT / "docs")} - {index} <= named
+    reached, todo = set(), [ROOT / "docs/README.md"]
+    while todo:
+        page = todo.pop()
+        if page in PAGES and page not in reached:
+            reached.add(page)
+            todo += [(page.parent / link.partition("#")[0]).resolve() for link in links(page)]
+    assert {page for page in PAGES if page.is_relative_to(ROOT / "docs")} <= reached
 
 
 def test_the_readme_leads_to_the_index():
