@@ -91,6 +91,18 @@ async def test_a_newer_schema_that_does_not_tell_is_not_trusted(database):
         await check(database.api)
 
 
+async def test_migrating_to_an_older_release_that_a_newer_schema_allows_for_changes_nothing(database):
+    await newer(database, floor=migrate.head())
+    assert await migrate.upgrade(database.migrate) == "9999"
+    assert await fetch(database.admin, "SELECT version_num FROM alembic_version") == [("9999",)]
+
+
+async def test_migrating_to_an_older_release_that_a_newer_schema_does_not_allow_for_is_refused(database):
+    await newer(database, floor="9999")
+    with pytest.raises(migrate.SchemaNewerError, match="newer than this program"):
+        await migrate.upgrade(database.migrate)
+
+
 async def test_roles_are_made_by_several_at_once_and_log_in(empty_database, role_passwords):
     await asyncio.gather(*(migrate.ensure_roles(empty_database.admin, role_passwords) for _ in range(3)))
     for dsn in (empty_database.migrate, empty_database.operator, empty_database.api):

@@ -40,18 +40,17 @@ def command(dsn: str, *, roles_from_env: bool, wait: int | None) -> None:
     if wait is not None:
         if roles_from_env:
             raise click.UsageError("--wait migrates nothing, so it makes no roles: leave out --roles-from-env.")
-        asyncio.run(migrate.wait(dsn, seconds=wait, say=lambda text: click.echo(text, err=True)))
+        found = asyncio.run(migrate.wait(dsn, seconds=wait, say=lambda text: click.echo(text, err=True)))
     else:
-        asyncio.run(_migrate(dsn, roles=_passwords() if roles_from_env else None))
-    click.echo(f"The database is at schema {migrate.head()}.")
+        found = asyncio.run(_migrate(dsn, roles=_passwords() if roles_from_env else None))
+    click.echo(f"The database is at schema {found}.")
 
 
-async def _migrate(dsn: str, *, roles: migrate.RolePasswords | None) -> None:
+async def _migrate(dsn: str, *, roles: migrate.RolePasswords | None) -> str:
     if roles is None:
-        await migrate.upgrade(dsn)
-    else:
-        await migrate.ensure_roles(dsn, roles)
-        await migrate.upgrade(dsn, password=roles.migrate)
+        return await migrate.upgrade(dsn)
+    await migrate.ensure_roles(dsn, roles)
+    return await migrate.upgrade(dsn, password=roles.migrate)
 
 
 def _passwords() -> migrate.RolePasswords:

@@ -17,7 +17,7 @@ import hmac
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import asyncpg
 
@@ -71,8 +71,8 @@ def head() -> str:
     return max(known)
 
 
-async def upgrade(dsn: str, *, password: str | None = None) -> None:
-    """Migrate a database to `head`; nothing happens when it is there already.
+async def upgrade(dsn: str, *, password: str | None = None) -> str:
+    """Migrate a database to `head`; nothing happens where that, or a newer one that allows for this code, is already.
 
     Several processes may call this at once: one migrates, the others wait for it.
 
@@ -81,7 +81,11 @@ async def upgrade(dsn: str, *, password: str | None = None) -> None:
         password: Of ``anabranch_migrate``; the work is then done as that role, whoever the DSN names, so that it owns
             the tables.
 
+    Returns:
+        The schema version that it is at now.
+
     Raises:
+        SchemaNewerError: If it is at one that does not allow for this code.
         UnavailableError: If the server does not answer, or refuses the login.
     """
     from sqlalchemy import text  # noqa: PLC0415  (see the module's docstring)
@@ -95,7 +99,13 @@ async def upgrade(dsn: str, *, password: str | None = None) -> None:
     try:
         async with _one_at_a_time, engine.begin() as conn:
             await conn.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+            driver = cast("Connection", (await conn.get_raw_connection()).driver_connection)
+            found = await current(driver)
+            if found is not None and found not in _known():  # a release is rolled back: Alembic would not know the way
+                await _check_floor(driver, found)
+                return found
             await conn.run_sync(_upgrade)
+            return head()
     finally:
         await engine.dispose()
 
@@ -108,20 +118,29 @@ async def current(conn: Connection) -> str | None:
     return version
 
 
-async def check(conn: Connection) -> None:
+async def check(conn: Connection) -> str:
     """Check that this code may work on a database: that it has its schema, or a newer one that allows for it.
+
+    Returns:
+        The schema version that it is at.
 
     Raises:
         SchemaMismatchError: Saying which side is older, and what to do.
     """
     found = await current(conn)
     if found == head():
-        return
+        return found
     if found is None or found in _known():
         raise SchemaMismatchError(
             f"The database is at schema {found or 'none'}, this program needs {head()}.",
             hint="Run `anabranch migrate`.",
         )
+    await _check_floor(conn, found)
+    return found
+
+
+async def _check_floor(conn: Connection, found: str) -> None:
+    """Check that a schema which this code has not heard of allows for it."""
     floor = await _floor(conn)
     if floor is None or floor > head():
         raise SchemaNewerError(
@@ -138,13 +157,16 @@ async def _floor(conn: Connection) -> str | None:
     return version
 
 
-async def wait(dsn: str, *, seconds: float, say: Callable[[str], None]) -> None:
+async def wait(dsn: str, *, seconds: float, say: Callable[[str], None]) -> str:
     """Wait until somebody else has brought a database to `head`, and it answers.
 
     Args:
         dsn: Of any role that may read the tables, ``postgresql://…``.
         seconds: How long at most.
         say: Is told what it waits for, once for each thing.
+
+    Returns:
+        The schema version that it is at.
 
     Raises:
         SchemaNewerError: At once: no waiting helps.
