@@ -129,7 +129,7 @@ def test_what_each_pod_may_send_and_receive(render):
     rendered = render(TRIAL)
     wanted = {
         "anabranch-operator": ({"http"}, {53, 443, 6443, 5432}),
-        "anabranch-api": ({"api"}, {53, 443, 6443, 5432}),
+        "anabranch-api": ({"api", "http"}, {53, 443, 6443, 5432}),
         "anabranch-migrate": (set(), {53, 5432}),
         "anabranch-database": ({"postgres"}, {53}),
         "anabranch-uninstall": (set(), {53, 443, 6443}),
@@ -169,7 +169,7 @@ def test_network_policies_follow_their_values(render):
     operator = rendered.get("NetworkPolicy", "anabranch-operator")["spec"]
     assert ports(operator["egress"]) == {16443, 6432, 443, 8443}
     assert operator["ingress"][0]["from"] == peers
-    (api,) = rendered.get("NetworkPolicy", "anabranch-api")["spec"]["ingress"]
+    api, _ = rendered.get("NetworkPolicy", "anabranch-api")["spec"]["ingress"]
     assert api["from"][0] == peers[0]
     assert api["from"][1]["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "test"
     assert not render({**EXISTING, "networkPolicy": {"enabled": False}}).of("NetworkPolicy")

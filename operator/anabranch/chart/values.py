@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from anabranch.chart.base import Anything, Port, Values
+from anabranch.chart.base import Anything, Duration, Port, Values
 from anabranch.chart.database import Database, Migration
 from anabranch.chart.workloads import Api, Image, Operator
 from anabranch.consolidation.sources.config import (  # noqa: TC001  (pydantic evaluates the annotations)
@@ -56,24 +56,44 @@ class NetworkPolicies(Values):
     )
 
 
+class ServiceMonitor(Values):
+    """Who scrapes, for the Prometheus operator."""
+
+    enabled: bool = Field(default=False, description="Whether there is a ServiceMonitor for operator and API.")
+    labels: dict[str, str] = Field(default_factory=dict, description="Its labels, by which a Prometheus selects it.")
+    interval: Duration = Field(default="30s", description="How often they are scraped.")
+
+
 class PrometheusRule(Values):
-    """Alerts for the Prometheus operator, from what kube-state-metrics tells."""
+    """Alerts for the Prometheus operator."""
 
     enabled: bool = Field(default=False, description="Whether there is a PrometheusRule.")
     labels: dict[str, str] = Field(default_factory=dict, description="Its labels, by which a Prometheus selects it.")
     runbook_url: str = Field(
         default="",
-        description="Where your people read `docs/runbook.md`: each alert links to its section there. Needed with the "
-        "rule.",
+        description="Where your people read `docs/runbooks`: each alert links to its page there. Needed with the rule.",
+    )
+
+
+class Dashboard(Values):
+    """A dashboard for Grafana."""
+
+    enabled: bool = Field(default=False, description="Whether there is a ConfigMap with the dashboard.")
+    labels: dict[str, str] = Field(
+        default_factory=lambda: {"grafana_dashboard": "1"},
+        description="Its labels, by which Grafana's sidecar finds it.",
     )
 
 
 class Metrics(Values):
     """Who watches the release."""
 
+    service_monitor: ServiceMonitor = Field(default_factory=ServiceMonitor, description="Who scrapes.")
     prometheus_rule: PrometheusRule = Field(
-        default_factory=PrometheusRule, description="Alerts, from what kube-state-metrics tells."
+        default_factory=PrometheusRule,
+        description="Alerts, from what the release tells (with the ServiceMonitor) and kube-state-metrics.",
     )
+    dashboard: Dashboard = Field(default_factory=Dashboard, description="A dashboard for Grafana.")
 
 
 class Uninstall(Values):

@@ -29,6 +29,6 @@ LINE_LAG: Final = API.reading(
     "feed_line_lag_events",
     "The furthest that a follower of a line was behind when it asked, in the last five minutes; of the twenty lines "
     "with the most only.",
-    "namespace",
+    "baseline_namespace",
     "baseline",
 )
