@@ -75,3 +75,27 @@ def test_each_namespace_that_is_served_is_to_be_heard_of():
     now[0] = 301.0
     watches.note(PATH.format("namespaces/one/branches"), watch=True)
     assert "branches" in watches.silent()
+
+
+def test_a_watch_is_as_old_as_what_was_heard_last_where_that_is_longest_ago():
+    now = [0.0]
+    watches = Watches(namespaces=("one", "two"), silence=300.0, clock=lambda: now[0])
+    assert watches.ages() == {}
+    watches.expect()
+    now[0] = 10.0
+    watches.note_event("Branch", "one")
+    watches.note_event("Branch", "another")
+    watches.note_event("Baseline", "one")
+    watches.note_event("Baseline", "two")
+    now[0] = 12.0
+    assert watches.ages() == {"baselines": 2.0, "branches": 12.0, "consolidationjobs": 12.0}
+
+
+def test_an_event_in_any_namespace_is_one_of_the_watch_on_all():
+    now = [0.0]
+    watches = Watches(silence=300.0, clock=lambda: now[0])
+    watches.expect()
+    now[0] = 301.0
+    watches.note_event("Branch", "any")
+    assert watches.ages()["branches"] == 0.0
+    assert watches.silent() == ["baselines", "consolidationjobs"]

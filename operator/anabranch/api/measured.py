@@ -85,9 +85,9 @@ class _Exchange:
     @property
     def route(self) -> str:
         """The template of the path."""
-        scope = self._scope
-        template: str | None = scope.get(TEMPLATE)
-        return template or getattr(scope.get("route"), "path_format", UNMATCHED)
+        if (template := self._scope.get(TEMPLATE)) is None:
+            template = getattr(self._scope.get("route"), "path_format", UNMATCHED)
+        return str(template)
 
     async def receive(self) -> Message:
         """Count a piece of the body."""
