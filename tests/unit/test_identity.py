@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from anabranch.identity import Caller, Grants, Identity, authentication, grants
+from anabranch.identity import Caller, Grants, Identity, answers, authentication, grants
 from anabranch.identity.answers import Answers, BusyError
 from anabranch.identity.authentication import WAITING
 from anabranch.kube.errors import RightMissingError
@@ -204,6 +204,34 @@ async def test_only_receipts_go_on_with_an_old_identity_while_the_api_server_is_
     clock.now += 2
     with pytest.raises(UnavailableError):
         await identity.authenticate(GOOD, stale=True)
+
+
+async def test_an_api_server_that_says_nothing_does_not_hold_up_each_receipt(agent, clock, monkeypatch):
+    monkeypatch.setattr(answers, "PATIENCE_SECONDS", 0.05)
+    server = ApiServer(allowed={("scopes", "write", scope) for scope in "abcde"})
+    asked = Grants(server, clock=clock)
+
+    async def receive():
+        for scope in "abcde":
+            assert await asked.allowed(agent, grants.SCOPE_WRITE, namespace="team", name=scope, stale=True)
+
+    await receive()
+    server.slow.clear()  # it answers nothing, as one whose packets are dropped
+    clock.now += 6
+    for _ in range(10):
+        await asyncio.wait_for(receive(), 1)
+    assert len(server.asked) == 5 + 1  # the others rely on what the first one met
+    clock.now += 1
+    await asyncio.wait_for(receive(), 1)
+    assert len(server.asked) == 5 + 1  # whose question is under way still
+    with pytest.raises(TimeoutError):  # whoever must not go on by an old answer waits
+        await asyncio.wait_for(asked.allowed(agent, grants.SCOPE_WRITE, namespace="team", name="e"), 0.1)
+
+    server.slow.set()
+    await asyncio.sleep(0)
+    server.allowed.clear()
+    clock.now += 1
+    assert not await asked.allowed(agent, grants.SCOPE_WRITE, namespace="team", name="d", stale=True)
 
 
 async def test_an_old_identity_does_not_hide_that_our_own_account_lacks_the_right_to_ask(clock):

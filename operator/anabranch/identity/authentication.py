@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Final
 from anabranch.identity.answers import Answers, Recent
 from anabranch.identity.caller import Caller
 from anabranch.identity.tokens import LEEWAY_SECONDS, objection
-from anabranch.kube.errors import RightMissingError
 from anabranch.kube.reviews import review_token
-from anabranch.model.errors import UnauthenticatedError, UnavailableError
+from anabranch.model.errors import UnauthenticatedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,15 +87,7 @@ class Identity:
         key = hashlib.sha256(token.encode(errors="replace")).digest()  # the cache must not be a store of credentials
         if key in self._refusals:
             raise self._refused_by_cluster(token)
-        try:
-            return await self._callers.ask(key, lambda: self._review(token, key))
-        except RightMissingError:
-            raise
-        except UnavailableError:
-            known = self._callers.last(key, within=STALE_SECONDS) if stale else None
-            if known is None:
-                raise
-            return known[0]
+        return await self._callers.ask(key, lambda: self._review(token, key), stale=STALE_SECONDS if stale else 0.0)
 
     async def _review(self, token: str, key: bytes) -> Caller:
         known = self._callers.last(key, within=math.inf) is not None

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from anabranch.identity import grants
 from anabranch.identity.answers import Answers
-from anabranch.kube.errors import RightMissingError
 from anabranch.kube.reviews import Action, review_access
-from anabranch.model.errors import ForbiddenError, NotFoundError, UnavailableError
+from anabranch.model.errors import ForbiddenError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -66,16 +65,9 @@ class Grants:
             UnavailableError: If the API server cannot be asked.
         """
         action = Action(verb=grant.verb, resource=grant.resource, namespace=namespace, name=name)
-        key = (caller, action)
-        try:
-            return await self._answers.ask(key, lambda: self._review(caller, action))
-        except RightMissingError:
-            raise
-        except UnavailableError:
-            known = self._answers.last(key, within=STALE_SECONDS) if stale else None
-            if known is None:
-                raise
-            return known[0]
+        return await self._answers.ask(
+            (caller, action), lambda: self._review(caller, action), stale=STALE_SECONDS if stale else 0.0
+        )
 
     async def require(
         self, caller: Caller, grant: Grant, *, namespace: str, name: str = "", stale: bool = False
