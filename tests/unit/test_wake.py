@@ -287,3 +287,19 @@ async def test_a_job_that_was_done_by_being_claimed_takes_no_slot(leases):
     await made(advance, changed=lambda: rung.append(True)).look()
     await until(lambda: len(rung) == 2)
     assert begun == ["scout-1"]
+
+
+async def test_a_loop_that_is_ended_at_the_moment_of_a_ring_ends():
+    bell = Bell()
+
+    async def loop():
+        while True:
+            await bell.wait(1)
+
+    looping = asyncio.create_task(loop())
+    await asyncio.sleep(0)
+    bell.ring()
+    await asyncio.sleep(0)
+    looping.cancel()
+    await asyncio.wait({looping}, timeout=0.5)
+    assert looping.cancelled()

@@ -60,7 +60,8 @@ class Announcer:
         """Send what is queued as fast as it goes, and wait for that, at most so long."""
         self._hurry.set()
         try:
-            await asyncio.wait_for(self._queue.join(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._queue.join()
         except TimeoutError:
             _log.warning("events left untold", count=self._queue.qsize())
 
@@ -76,4 +77,5 @@ class Announcer:
             finally:
                 self._queue.task_done()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._hurry.wait(), _PARALLEL / _A_SECOND)
+                async with asyncio.timeout(_PARALLEL / _A_SECOND):
+                    await self._hurry.wait()

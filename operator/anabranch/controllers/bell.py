@@ -18,6 +18,8 @@ class Bell:
 
     async def wait(self, seconds: float) -> None:
         """Wait for a ring, at most so long."""
+        # Not by wait_for: up to Python 3.11 it swallows a cancellation that comes at the same moment as the ring.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._rung.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._rung.wait()
         self._rung.clear()

@@ -79,7 +79,8 @@ class Feed:
                 # What was hidden is behind the follower; but should the grant come, it is told of what comes then.
                 start = Position(page.epoch, page.next_sequence)
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(grown.wait(), min(left, POLL_SECONDS))
+                    async with asyncio.timeout(min(left, POLL_SECONDS)):
+                        await grown.wait()
 
     async def start_after(self, line: str, generation: int | str) -> Position:
         """The place in the feed behind everything that a manifest includes.

@@ -86,7 +86,8 @@ class Leadership:
             async with self._changed:
                 # Nobody tells when the deadline passes, so look again then.
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), self._pace.retry)
+                    async with asyncio.timeout(self._pace.retry):
+                        await self._changed.wait()
 
     @contextlib.asynccontextmanager
     async def campaign(self) -> AsyncIterator[None]:

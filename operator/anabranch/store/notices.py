@@ -123,7 +123,8 @@ class Listener:
             self._add(EVERYTHING)
             while not closed.is_set():
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(closed.wait(), _CHECK_SECONDS)
+                    async with asyncio.timeout(_CHECK_SECONDS):
+                        await closed.wait()
                 if not closed.is_set():
                     # A peer that vanished without a word is found only by asking.
                     await conn.execute("SELECT 1", timeout=_CHECK_SECONDS)
