@@ -16,6 +16,7 @@ from tests.cluster.test_operator_writes import AuditLog
 from tests.unit.argocd import CUSTOMIZATIONS, health
 from tests.unit.kstatus import conclude
 
+from anabranch.cli.ownership import pin_owners
 from anabranch.devcluster import accounts, children
 from anabranch.manifests import dump
 from anabranch.model.canonical import content_hash
@@ -99,7 +100,7 @@ async def test_a_repository_is_the_whole_of_it_a_commit_rolls_back_and_its_rever
 
         # … which the loop applies again and again, and nothing happens: no write, no event, no difference.
         log = AuditLog(stack, town.namespace)
-        await loop.whole_turns(3)
+        await loop.whole_turns(2)
         assert get(town, "baseline", "handbook")["metadata"] == found["metadata"]
         assert log.writes() == {}
         same = ("diff", "--server-side", f"--field-manager={MANAGER}", f"--kustomize={loop.clone / 'memory'}")
@@ -150,8 +151,8 @@ async def test_a_pin_by_hand_is_told_when_git_adopts_it_and_is_fought_over_by_no
     assert current(town) == 1
 
     town.loop.turn()  # without the pin: Git does not know of it, and leaves it
-    assert get(town, "baseline", "handbook")["spec"]["pin"] == {"generation": 1}
-    assert "its pin is owned by" not in anabranch(town, "doctor")[1]
+    found = get(town, "baseline", "handbook", "--show-managed-fields")
+    assert (found["spec"]["pin"], pin_owners(found)) == ({"generation": 1}, ["anabranch-rollback"])
 
     town.repository.replace("baseline.yaml", *PIN)
     town.loop.turn()
@@ -174,18 +175,26 @@ async def test_a_pin_by_hand_is_told_when_git_adopts_it_and_is_fought_over_by_no
     code, said = anabranch(town, "baseline", "rollback", "handbook", "--release")
     assert code == 0, said
     assert current(town) == 2
-    assert "its pin is owned by" not in anabranch(town, "doctor")[1]
+    assert pin_owners(get(town, "baseline", "handbook", "--show-managed-fields")) == []
 
 
-def test_the_health_checks_join_what_argo_cd_has_configured(stack, town):
-    cluster = stack.cluster
-    built = yaml.safe_load(cluster.kubectl("kustomize", str(ROOT / "deploy/argocd")))
+@pytest.fixture(scope="module")
+async def yard(stack):
+    """A namespace that nothing is pulled into."""
+    yard = Place(stack, namespace=f"yard-{secrets.token_hex(4)}")
+    stack.make_namespace(yard.namespace)
+    yield yard
+    await yard.close()
+
+
+def test_the_health_checks_join_what_argo_cd_has_configured(yard):
+    built = yaml.safe_load(yard.kubectl("kustomize", str(ROOT / "deploy/argocd"), scoped=False))
     assert (built["metadata"]["name"], built["metadata"]["namespace"]) == ("argocd-cm", "argocd")
-    built["metadata"]["namespace"] = town.namespace
-    town.kubectl("create", "configmap", "argocd-cm", "--from-literal=url=https://argocd.example")
+    built["metadata"]["namespace"] = yard.namespace
+    yard.kubectl("create", "configmap", "argocd-cm", "--from-literal=url=https://argocd.example")
     apply = ("apply", "--server-side", "--field-manager=anabranch", "--filename=-")
-    town.kubectl(*apply, stdin=json.dumps(built))
-    data = get(town, "configmap", "argocd-cm")["data"]
+    yard.kubectl(*apply, stdin=json.dumps(built))
+    data = get(yard, "configmap", "argocd-cm")["data"]
     assert data.pop("url") == "https://argocd.example"
     assert data == {
         f"resource.customizations.health.anabranch.dev_{path.parent.name}": path.read_text(encoding="utf-8")
@@ -225,39 +234,39 @@ def check_recording(state, found):
     assert said(yaml.safe_load(path.read_text(encoding="utf-8"))) == said(found)
 
 
-async def test_what_is_recorded_of_baselines_for_the_health_checks_is_what_the_operator_writes(town):
-    town.baseline("facts")
+async def test_what_is_recorded_of_baselines_for_the_health_checks_is_what_the_operator_writes(yard):
+    yard.baseline("runbooks")
     archive = {"import": {"archive": {"digest": content_hash([])}}}
-    create(town, "Baseline", "archived", archive)
-    check_recording("archive-missing", await reached(town, "Baseline", "archived", "ArchiveMissing"))
-    check_recording("unseen", create(town, "Baseline", "unseen", archive))
-    check_recording("current", await reached(town, "Baseline", "facts", "Current"))
+    create(yard, "Baseline", "archived", archive)
+    check_recording("archive-missing", await reached(yard, "Baseline", "archived", "ArchiveMissing"))
+    check_recording("unseen", create(yard, "Baseline", "unseen", archive))
+    check_recording("current", await reached(yard, "Baseline", "runbooks", "Current"))
     for state, spec, reason in (
         ("pinned", {"pin": {"generation": 1}}, "Pinned"),
         ("pin-target-unknown", {"pin": {"generation": 99}}, "PinTargetUnknown"),
         ("suspended", {"pin": None, "suspend": True}, "Suspended"),
     ):
-        town.kubectl("patch", "baseline", "facts", "--type=merge", f"--patch={json.dumps({'spec': spec})}")
-        check_recording(state, await reached(town, "Baseline", "facts", reason))
+        yard.kubectl("patch", "baseline", "runbooks", "--type=merge", f"--patch={json.dumps({'spec': spec})}")
+        check_recording(state, await reached(yard, "Baseline", "runbooks", reason))
 
 
-async def test_what_is_recorded_of_runs_and_jobs_for_the_health_checks_is_what_the_operator_writes(town):
-    town.baseline("facts", review={"mode": "Automatic"})
-    agent = await town.client("scout", "anabranch-agent")
+async def test_what_is_recorded_of_runs_and_jobs_for_the_health_checks_is_what_the_operator_writes(yard):
+    yard.baseline("facts", review={"mode": "Automatic"})
+    agent = await yard.client("scout", "anabranch-agent")
     for name, state, reason, baseline in (
         ("run", "forked", "Forked", {"name": "facts"}),
         ("early", "baseline-unavailable", "BaselineUnavailable", {"name": "absent"}),
         ("ahead", "generation-unavailable", "GenerationUnavailable", {"name": "facts", "generation": 99}),
     ):
-        create(town, "Branch", name, {"baselineRef": baseline, "agent": {"serviceAccountName": "scout"}})
-        check_recording(state, await reached(town, "Branch", name, reason))
+        create(yard, "Branch", name, {"baselineRef": baseline, "agent": {"serviceAccountName": "scout"}})
+        check_recording(state, await reached(yard, "Branch", name, reason))
 
-    run = await agent.branch(town.namespace, "run")
+    run = await agent.branch(yard.namespace, "run")
     for sequence, reason, state in ((1, "Published", "published"), (2, "AwaitingReview", "awaiting-review")):
-        await town.submit(agent, run, finding("build/cache", f"Says {sequence}."), base="1", sequence=sequence)
+        await yard.submit(agent, run, finding("build/cache", f"Says {sequence}."), base="1", sequence=sequence)
 
         async def made(reason=reason):
-            for each in json.loads(town.kubectl("get", "consolidationjobs", "--output=json"))["items"]:
+            for each in json.loads(yard.kubectl("get", "consolidationjobs", "--output=json"))["items"]:
                 if reason in {met["reason"] for met in each["status"].get("conditions", ())}:
                     return each
             return None
@@ -265,12 +274,12 @@ async def test_what_is_recorded_of_runs_and_jobs_for_the_health_checks_is_what_t
         check_recording(state, await eventually(made))
 
     async def conflict():
-        found = get(town, "baseline", "facts")
+        found = get(yard, "baseline", "facts")
         return found if found["status"]["openConflicts"] else None
 
     check_recording("conflicts", await eventually(conflict))
-    create(town, "ConsolidationJob", "by-hand", {"branchRef": {"name": "run"}, "batches": {"from": 7, "through": 8}})
-    check_recording("batches-missing", await reached(town, "ConsolidationJob", "by-hand", "BatchesMissing"))
+    create(yard, "ConsolidationJob", "by-hand", {"branchRef": {"name": "run"}, "batches": {"from": 7, "through": 8}})
+    check_recording("batches-missing", await reached(yard, "ConsolidationJob", "by-hand", "BatchesMissing"))
     completion = RunCompletion(
         run_id=run.run_id,
         branch_id=run.branch_id,
@@ -279,5 +288,5 @@ async def test_what_is_recorded_of_runs_and_jobs_for_the_health_checks_is_what_t
         last_submitted_sequence=2,
         delta_hash=content_hash([]),
     )
-    await agent.complete(town.namespace, run.name, completion)
-    check_recording("completed", await reached(town, "Branch", "run", "Completed"))
+    await agent.complete(yard.namespace, run.name, completion)
+    check_recording("completed", await reached(yard, "Branch", "run", "Completed"))
