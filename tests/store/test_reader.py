@@ -73,6 +73,23 @@ async def test_records_that_are_asked_for_at_once_are_read_as_they_are_one_by_on
     assert max(statements) == 32
 
 
+async def test_records_of_two_lines_never_share_a_statement(db, api_db, line, monkeypatch):
+    other = await building.new_line(db, name="other")
+    await building.import_records(db, other, {"a": 9})
+    read_each, together = records.read_each, []
+
+    async def noted(conn, wanted):
+        together.append({place.line for place, _ in wanted})
+        return await read_each(conn, wanted)
+
+    monkeypatch.setattr(reader.records, "read_each", noted)
+    reading = Reader(api_db)
+    answers = await asyncio.gather(*(read(reading, of) for of in (line, other) * 10))
+    assert [record.body for _, record in answers] == [b"3", b"9"] * 10
+    assert {frozenset(lines) for lines in together} == {frozenset([line]), frozenset([other])}
+    assert not reading._queues
+
+
 async def test_the_first_is_read_for_at_once_and_who_comes_meanwhile_together(api_db, line, monkeypatch):
     given, gate = [], asyncio.Event()
     read_each = records.read_each

@@ -2,13 +2,14 @@
 
 Nobody waits for others to come, as with receipts (`receiver`): what is asked for while nothing is on its way goes at
 once, and what is asked for meanwhile goes together, next. A statement is one snapshot, in which each generation is
-looked up and read: none of its answers is of a manifest that was pruned before.
+looked up and read: none of its answers is of a manifest that was pruned before. Only records of one line go together,
+since another line may be on another server.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from anabranch.model.errors import AnabranchError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from anabranch.store.records import Place, Reading
 
 _FLIGHTS: Final = 2
-"""Statements at once: while Postgres reads for one, the next can be on its way."""
+"""Statements of a line at once: while Postgres reads for one, the next can be on its way."""
 
 _READS: Final = 32
 """Most records of one statement, a megabyte each at worst. More would hardly save anything."""
@@ -36,6 +37,14 @@ class _Request:
     answer: asyncio.Future[Reading]
 
 
+@dataclass(eq=False, slots=True)
+class _Queue:
+    """What waits for one line, and how many statements of it are on their way."""
+
+    waiting: list[_Request] = field(default_factory=list)
+    flights: int = 0
+
+
 class Reader:
     """Reads records for one process, of lines whose Baselines are there.
 
@@ -45,7 +54,7 @@ class Reader:
 
     def __init__(self, db: Database) -> None:
         self.db = db
-        self._waiting: list[_Request] = []
+        self._queues: dict[str, _Queue] = {}
         self._flights: set[asyncio.Task[None]] = set()
 
     async def read(self, *, line: str, generation: int | None, key: str, scopes: Sequence[str] | None) -> Reading:
@@ -58,19 +67,24 @@ class Reader:
         """
         place = records.Place(line, generation, None if scopes is None else tuple(scopes))
         request = _Request(place, key, asyncio.get_running_loop().create_future())
-        self._waiting.append(request)
-        if len(self._flights) < _FLIGHTS:
-            flight = asyncio.create_task(self._fly())
+        queue = self._queues.setdefault(line, _Queue())
+        queue.waiting.append(request)
+        if queue.flights < _FLIGHTS:
+            queue.flights += 1
+            flight = asyncio.create_task(self._fly(line, queue))
             self._flights.add(flight)
             flight.add_done_callback(self._flights.discard)
         return await request.answer
 
-    async def _fly(self) -> None:
-        while self._waiting:
-            taken, self._waiting = self._waiting[:_READS], self._waiting[_READS:]
+    async def _fly(self, line: str, queue: _Queue) -> None:
+        while queue.waiting:
+            taken, queue.waiting = queue.waiting[:_READS], queue.waiting[_READS:]
             requests = [request for request in taken if not request.answer.done()]  # who hung up is not read for
             if requests:
                 await self._read(requests)
+        queue.flights -= 1
+        if not queue.flights:
+            del self._queues[line]
 
     async def _read(self, requests: list[_Request]) -> None:
         try:
