@@ -1,10 +1,15 @@
 """No-op jobs from claim to done, next to procrastinate and pgqueuer, each batching where it can.
 
-Ours is the operator's own `Workers` on jobs whose batches hold no change: a claim takes as many as there are slots, and
-such jobs are done by being taken, each fenced and logged as ever; those that need work get a task and a lease.
-pgqueuer fetches and finishes in batches of the same size. procrastinate fetches and finishes one job at a time, by as
-many concurrent tasks as serve it best here. All jobs are there before the clock starts, on the same durable server, and
-one process works on them with as many connections as the operator has.
+Ours is the operator's own `Workers` on jobs whose batches hold no change: they are done by being taken, each fenced
+and logged as ever, up to 500 a statement; those that need work get a task and a lease. pgqueuer fetches and finishes
+in batches of the same size, which serve it as well as smaller ones. procrastinate fetches and finishes one job at a
+time, by as many concurrent tasks as serve it best here. All jobs are there before the clock starts, on the same
+durable server, and one process works on them with as many connections as the operator has.
+
+What limits ours is Postgres, one statement after the other: 50 to 90 us a job, as much as pgqueuer has it spend. The
+row of a job enters five indexes when it is done, for it is found by when it is due and by what its status does not
+show yet; its batches and its line are looked at; and a line is written to its log. Python, which is most of
+pgqueuer's time, takes 3 us a job.
 """
 
 from __future__ import annotations
@@ -35,7 +40,7 @@ if TYPE_CHECKING:
     from benchmarks.stage import Line, Stage
 
 NAME = "jobs"
-BATCH = 100
+BATCH = 500
 CONNECTIONS = 10
 PROCRASTINATE_TASKS = 10
 
