@@ -24,6 +24,7 @@ def scope(method, path, *, query=b"", headers=((b"authorization", b"Bearer a.b.c
         ("GET", RECORD.replace("12", "current"), ("team", "facts", "current/records/build/exit-137")),
         ("GET", f"{RECORD}/records/x", ("team", "facts", "12/records/build/exit-137/records/x")),
     ],
+    ids=["a batch", "by name", "several", "a record", "of the current one", "a key like a path"],
 )
 def test_a_plain_request_is_recognized_with_what_it_names(method, path, named):
     _, captured, token = direct._recognized(scope(method, path))
@@ -51,7 +52,7 @@ def test_a_plain_request_is_recognized_with_what_it_names(method, path, named):
         scope("GET", RECORD + "x" * 512),
         {**scope("PUT", BATCH), "type": "lifespan"},
     ],
-    ids=lambda asked: f"{asked['method']} {asked['path'][-20:]!a} {asked['query_string']!r}",
+    ids=lambda asked: f"{asked['method']} {asked['path'].replace(BRANCH, 'branch')[-20:]!a} {asked['query_string']!r}",
 )
 def test_whatever_is_unusual_goes_the_documented_way(asked):
     assert direct._recognized(asked) is None
