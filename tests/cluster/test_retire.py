@@ -10,6 +10,7 @@ from anabranch.baselines import retiring
 from anabranch.baselines.finalizer import FINALIZER
 from anabranch.kube.client import KubeClient
 from anabranch.manifests import DEFAULT_NAMESPACE, OPERATOR_ACCOUNT
+from anabranch.model.errors import UnavailableError
 
 LABELS = {"app.kubernetes.io/name": "anabranch", "app.kubernetes.io/component": "operator"}
 HELD = {"metadata": {"finalizers": [FINALIZER, "example.org/theirs"]}}
@@ -97,6 +98,19 @@ async def test_a_deletion_that_begins_meanwhile_brings_the_operator_back(deploye
 
     monkeypatch.setattr(retiring, "_ended", deleted_meanwhile)
     with pytest.raises(retiring.DeletionUnderWayError):
+        await retire(deployed)
+    assert replicas(deployed) == 2
+    assert FINALIZER in finalizers(deployed, namespace, "facts")
+
+
+async def test_an_operator_that_does_not_end_goes_on(deployed, namespace, baseline, monkeypatch):
+    baseline("facts")
+
+    async def hangs(*_arguments, **_settings):
+        raise UnavailableError("Still there: operator-1.")
+
+    monkeypatch.setattr(retiring, "_ended", hangs)
+    with pytest.raises(UnavailableError):
         await retire(deployed)
     assert replicas(deployed) == 2
     assert FINALIZER in finalizers(deployed, namespace, "facts")

@@ -9,13 +9,14 @@ behind stays in the database.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Final
 
 from anabranch.baselines.finalizer import FINALIZER
 from anabranch.kube.errors import ObjectNotFoundError, StaleObjectError
 from anabranch.kube.finalizers import set_finalizer
 from anabranch.kube.kinds import BASELINE, DEFINITION, DEPLOYMENT, POD
-from anabranch.model.errors import ConflictError, UnavailableError
+from anabranch.model.errors import AnabranchError, ConflictError, UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,22 +46,28 @@ async def retire(
         say: Is told what was done.
 
     Raises:
-        DeletionUnderWayError: If data is being deleted; the operator then runs as before.
-        UnavailableError: If the operator does not end, or the API server cannot be reached.
+        DeletionUnderWayError: If data is being deleted.
+        UnavailableError: If the operator does not end, or the API server cannot be reached. As after any error, the
+            operator runs as before, if that could still be said.
     """
     if await kube.find(DEFINITION, name=f"{BASELINE.plural}.{BASELINE.group}") is None:
         say("There are no Baselines: their kind is not defined any more.")
         return
     await _refuse_deletions(kube)
     replicas = await _scale(kube, 0, namespace=namespace, deployment=deployment)
-    await _ended(kube, namespace=namespace, seconds=seconds)
     try:
+        await _ended(kube, namespace=namespace, seconds=seconds)
         await _refuse_deletions(kube)  # somebody may have deleted one while the operator ended
-    except DeletionUnderWayError:
-        # Where an earlier attempt ended half-way there was none.
-        await _scale(kube, max(replicas, 1), namespace=namespace, deployment=deployment)
+        say("The operator is stopped.")
+        await _release_all(kube, say=say)
+    except AnabranchError:
+        # What stays must not stay without an operator. Where an earlier attempt was cut short there was none.
+        with contextlib.suppress(AnabranchError):
+            await _scale(kube, max(replicas, 1), namespace=namespace, deployment=deployment)
         raise
-    say("The operator is stopped.")
+
+
+async def _release_all(kube: KubeClient, *, say: Callable[[str], None]) -> None:
     async for body in kube.items(BASELINE):
         metadata = body["metadata"]
         if FINALIZER in metadata.get("finalizers", ()):
