@@ -316,6 +316,27 @@ async def test_what_is_decided_cannot_be_decided_again(db):
         await desk.decide(BOB, rows, "reject")
 
 
+async def test_who_decides_while_the_job_goes_on_is_told_and_nothing_is_noted(db, monkeypatch):
+    desk = await a_desk(db)
+    rows = await desk.rows()
+    read_head = review.read_head
+
+    async def meanwhile(*what):
+        head = await read_head(*what)
+        monkeypatch.undo()
+        await desk.decide(ADA, rows)
+        await desk.world.work()
+        return head
+
+    monkeypatch.setattr(review, "read_head", meanwhile)
+    with pytest.raises(ConflictError, match="went on while"):
+        await desk.decide(BOB, rows, "reject")
+    job = await desk.job()
+    async with db.connection() as conn:
+        noted = await reviews.history(conn, line=job.line, job_id=job.job_id)
+    assert {row.reviewer for row in noted} == {"ada"}
+
+
 async def test_what_was_kept_back_does_not_tell_whether_others_say_the_same(db):
     desk = await a_desk(
         db,

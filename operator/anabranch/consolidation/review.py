@@ -51,7 +51,7 @@ async def decide(
 
     Raises:
         NotFoundError: If a candidate is none of this job.
-        ConflictError: If one is decided already.
+        ConflictError: If one is decided already, or has left the job meanwhile.
         StaleReviewError: If one is not what the reviewer saw; ``extra`` has what it is now.
         SelfReviewError: If the reviewer is its author, and the Baseline forbids that.
     """
@@ -79,9 +79,15 @@ async def decide(
                 candidate_id=row.candidate_id,
             )
         _check(compared(row, head)[0], decision)
+    ids = {row.candidate_id for row in named}
     async with db.transaction() as conn:
+        await jobs.wake(conn, line=job.line, job_id=job.job_id)  # nobody ends the job from here on
+        if await candidates.count_waiting(conn, line=job.line, job_id=job.job_id, candidate_ids=ids) < len(ids):
+            raise ConflictError(
+                "The job went on while your decisions came.",
+                hint="List the job's candidates, and decide on those that wait still.",
+            )
         await reviews.append(conn, line=job.line, job_id=job.job_id, decisions=noted, via="http")
-        await jobs.wake(conn, line=job.line, job_id=job.job_id)
         standing = await reviews.effective(conn, line=job.line, job_id=job.job_id)
     db.notify("work")
     return [row for row in standing if row.reviewer == caller.username]

@@ -14,7 +14,7 @@ from anabranch.model.ids import line_of
 from anabranch.store import queries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from anabranch.store.database import Connection
@@ -179,6 +179,12 @@ async def move(conn: Connection, *, line: str, from_job: str, to_job: str, candi
     """Hand candidates over to another job (see `openings.open_held`), in the caller's transaction; how many."""
     tag = await _sql.move(conn, line=line, from_job=from_job, to_job=to_job, candidate_ids=candidate_ids)
     return queries.touched(tag)
+
+
+async def count_waiting(conn: Connection, *, line: str, job_id: str, candidate_ids: Collection[str]) -> int:
+    """How many of some candidates of a job wait for a review."""
+    count: int = await _sql.count_waiting(conn, line=line, job_id=job_id, candidate_ids=list(candidate_ids))
+    return count
 
 
 async def waiting_on_keys(conn: Connection, *, line: str, keys: Iterable[str]) -> list[CandidateRow]:

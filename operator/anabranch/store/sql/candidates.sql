@@ -40,6 +40,11 @@ UPDATE candidates
 SET job_id = :to_job
 WHERE line = :line AND job_id = :from_job AND candidate_id = ANY(:candidate_ids::text[]);
 
+-- name: count_waiting(line, job_id, candidate_ids)$
+-- How many of some candidates of a job wait for a review.
+SELECT count(*) FROM candidates
+WHERE line = :line AND job_id = :job_id AND candidate_id = ANY(:candidate_ids::text[]) AND state = 'waiting';
+
 -- name: waiting_on_keys(line, keys)
 -- Candidates that wait for a review, for some keys.
 SELECT * FROM candidates
