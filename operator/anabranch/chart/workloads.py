@@ -118,7 +118,8 @@ class Tls(Values):
         default_factory=list, description="More DNS names that the API is called by, besides those of its Service."
     )
     days: Annotated[int, Field(ge=2, le=3650)] = Field(
-        default=3650, description="Mode `generated`: days that certificate and authority hold."
+        default=3650,
+        description="Mode `generated`: days that the certificate holds. Its authority holds for ten years.",
     )
     duration: Duration = Field(default="2160h", description="Mode `certManager`: how long a certificate holds.")
     issuer_ref: IssuerRef = Field(default_factory=IssuerRef, description="Mode `certManager`: who signs.")
