@@ -178,6 +178,18 @@ async def test_a_token_that_was_revoked_is_not_known_any_more_when_the_api_serve
         await identity.authenticate(GOOD, stale=True)
 
 
+async def test_a_token_that_is_known_is_not_taken_apart_again_for_a_minute(clock, monkeypatch):
+    looked, objection = [], authentication.objection
+    monkeypatch.setattr(
+        authentication, "objection", lambda token, **how: looked.append(token) or objection(token, **how)
+    )
+    identity = Identity(ApiServer(), audience="anabranch", clock=clock)
+    for wait, times in ((0, 1), (59, 1), (2, 2)):
+        clock.now += wait
+        assert (await identity.authenticate(GOOD)).username == AGENT
+        assert len(looked) == times
+
+
 async def test_an_identity_is_asked_again_after_a_minute_and_a_refusal_after_five_seconds(clock):
     server = ApiServer()
     identity = Identity(server, audience="anabranch", clock=clock)

@@ -104,6 +104,11 @@ class Answers(Generic[K, V]):
         except UnavailableError:
             return kept[0]
 
+    def is_fresh(self, key: K) -> bool:
+        """Whether there is an answer that may be given again."""
+        kept = self._kept.get(key)
+        return kept is not None and self._clock() - kept[1] < self._fresh(kept[0])
+
     def last(self, key: K, *, within: float) -> tuple[V] | None:
         """The last answer, in a tuple, if its question was asked within so many seconds."""
         kept = self._kept.get(key)
