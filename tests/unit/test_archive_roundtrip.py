@@ -65,12 +65,12 @@ def exported(draw):
     tombstone = draw(st.booleans())
     plain = ArchiveRecord.of(key=draw(KEYS), scope="team/build", content=None if tombstone else draw(CONTENTS))
     revision = draw(st.integers(1, 2**63 - 1))
-    earlier = st.integers(1, revision - 1) if revision > 1 else st.nothing()
+    earlier = st.lists(st.integers(1, revision - 1), max_size=2) if revision > 1 else st.just([])
     return plain._replace(
         source_locators=tuple(draw(st.lists(st.sampled_from([SOURCE, 'https://example.com/ä?q="\\']), max_size=2))),
         origin_runs=tuple(draw(st.lists(st.text(max_size=6), max_size=2))),
         revision=revision,
-        supersedes=tuple(draw(st.lists(earlier, max_size=2))),
+        supersedes=tuple(draw(earlier)),
         validated_at=draw(st.sampled_from([None, "2025-03-01T09:30:00Z", "2025-03-01T09:30:00.123456Z"])),
         fact_hash=draw(HASHES),
         tombstone=tombstone,
