@@ -49,7 +49,7 @@ async def test_jobs_that_are_due_are_counted_until_they_are_taken_and_again_when
     await expire_leases(db)
     assert (await look(db))["due"]["jobs"] == 2
     async with db.connection() as conn:
-        assert len(await leases.claim(conn, holder="another", limit=10)) == 2
+        assert len((await leases.claim(conn, holder="another", limit=10)).jobs) == 2
     assert told("job_lease_reclaims_total") == reclaims + 2
     assert told("job_claims_total") == claims + 4
 
