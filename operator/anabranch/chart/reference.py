@@ -107,7 +107,7 @@ def _sections(values: BaseModel) -> Iterator[str]:
             yield from _rows(value, name)
         else:
             entry = _entry(field)
-            yield f"{field.description} Default: {_shown(value)}.\n"
+            yield f"{field.description} Default: {_shown(value) or 'empty'}.\n"
             if entry is not None:
                 yield "\n| member of an entry | type | default | meaning |\n| --- | --- | --- | --- |\n"
                 for member, inner in entry.model_fields.items():

@@ -44,6 +44,7 @@ Running. In a shell:
   anabranch doctor
   anabranch branch submit fix-flaky-build build#when-a-build-hangs '{{"text": "Drain the cache node first."}}' \\
       --evidence README.md -n anabranch-examples --service-account build-agent
+  kubectl -n anabranch-examples get consolidationjobs    # the example's own waits for two findings: submit another one
 
 Logs: {stack.log("operator")}, {stack.log("api")}
 Stop it: anabranch dev --down{f" --dir {directory}" if directory else ""}"""
