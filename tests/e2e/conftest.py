@@ -31,11 +31,18 @@ RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 
 def pytest_collection_modifyitems(items):
-    """Tests of the node's own life go first: there is one node at a time, and the others share theirs."""
+    """Tests of the node's own life go first: there is one node at a time, and the others share theirs.
+
+    Those of a release go last, in their order: it lives through them.
+    """
     mine = [item for item in items if Path(__file__).parent in item.path.parents]
     for item in mine:
         item.add_marker(pytest.mark.timeout(TIMEOUT))
-    items.sort(key=lambda item: item in mine and "node_cluster" in item.fixturenames)
+    items.sort(key=lambda item: (item in mine and "node_cluster" in item.fixturenames, _line_of_release(item)))
+
+
+def _line_of_release(item):
+    return item.location[1] if "release" in item.fixturenames else 0
 
 
 @pytest.fixture(scope="session")
