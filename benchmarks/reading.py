@@ -7,11 +7,10 @@ In the store, each side is one store with 32 readers in its process. Both gather
 into one statement: the peer's is one index probe an item, ours finds the version of a generation, its content and its
 provenance, in scopes.
 
-Over HTTP, ours is 32 agents on keep-alive connections, each request with its token, grants and scopes checked. The peer
-is what such agents have without a server between them and Postgres: a store each, with a connection of its own, as its
-documentation opens one; nothing gathers what they ask for. All of them run in one process, as our API does. Agents that
-are threads of one process could share a store, and save HTTP, identity and scopes: next to that, ``to_a_shared_store``,
-no server in Python keeps up, since uvicorn alone takes longer with a request than that store with an item.
+Over HTTP, ours is 32 agents on keep-alive connections, each request with its token, grants and scopes checked; the peer
+is the same store, called in its own process. That comparison is hard on us, and meant so: uvicorn alone takes longer
+with a request than that store with an item. What such agents have who are processes of their own and cannot share a
+store (a connection each, nothing gathered) is told beside it, as ``to_stores_of_their_own``.
 """
 
 from __future__ import annotations
@@ -84,29 +83,28 @@ async def run(stage: Stage, *, quick: bool) -> list[Row]:
             return await _timed(lambda agent, key: get(own[agent], key), size, reads // 3)
 
         stored = await interleaved(ours, of_one_store)
-        served = await interleaved(over_http, of_own_stores)
-    to_shared = middle(served.ours) / middle(stored.peer)
+        served = await interleaved(over_http, of_one_store)
+        apart = await interleaved(over_http, of_own_stores)
     return [
         Row(
             name=f"{NAME}-{where}",
             work=f"point read at an old generation of {size:,} records, {READERS} readers, {what}",
-            peer=f"LangGraph's Postgres store, aget of {size:,} items, {READERS} readers{having}",
+            peer=f"LangGraph's Postgres store, aget of {size:,} items, {READERS} readers",
             bar=told,
             ratio=compared.ratio,
             spread=compared.spread,
             reached=compared.ratio >= bar,
             figures={"ours_per_s": middle(compared.ours), "peer_per_s": middle(compared.peer), **more},
         )
-        for where, what, having, bar, told, compared, more in (
-            ("store", "store layer", "", 1.3, "≥ 1.3x", stored, {}),
+        for where, what, bar, told, compared, more in (
+            ("store", "store layer", 1.3, "≥ 1.3x", stored, {}),
             (
                 "http",
                 "over HTTP, all checks",
-                " with a store each",
                 0.7,
                 "≥ 0.7x",
                 served,
-                {"to_a_shared_store": round(to_shared, 2)},
+                {"to_stores_of_their_own": round(apart.ratio, 2)},
             ),
         )
     ]
