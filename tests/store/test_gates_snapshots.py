@@ -107,12 +107,14 @@ async def test_gate_2a_workers_fork_the_same_and_different_snapshots_and_lineage
     read = {name: (await seen(world, fork, "base")).content for name, fork in forks.items()}
     assert read == {"old": "first", "old-too": "first", "middle": "second", "new": "third"}
 
-    # "lineage survives restart": of the database, killed, and of whoever asks it.
-    await db.close()
+    # "lineage survives restart": of the database, killed as soon as a run was told that it has its fork, and of whoever
+    # asks it.
     folder = server.folder
     process = Processes(folder).running("postgres")
+    forks["last"], read["last"] = await world.apply_branch("last", **of(2)), "second"
     process.kill()
     await asyncio.to_thread(process.wait)
+    await db.close()
     restarted = await asyncio.to_thread(postgres.start, folder, durable=True)
     db = await database.Database.open(restarted.dsn, application_name="after")
     world = World(db)
