@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.store.world import AUTOMATIC, World, decisions
 
-from anabranch.consolidation import jobs, read, review
+from anabranch.consolidation import holding, jobs, read, review
 from anabranch.consolidation.review import SelfReviewError, StaleReviewError
 from anabranch.identity import Caller, grants
 from anabranch.model.canonical import hash_text
@@ -215,6 +215,28 @@ async def test_what_somebody_else_has_published_meanwhile_needs_no_review_any_mo
     job = await desk.job()
     assert (job.state, job.reason) == ("published", "NothingToPublish")
     assert [(row.state, row.reason) for row in await desk.rows()] == [("duplicate", "AlreadyKnown")]
+
+
+@pytest.mark.parametrize("others", [[], [{"key": "b", "content": "first"}]], ids=["as a whole", "split off"])
+async def test_what_comes_to_wait_while_its_record_moves_is_shown_against_the_new_one(db, monkeypatch, others):
+    world = World(db)
+    line = (await world.import_documents({"a": "first"}, **AUTOMATIC)).line.line
+    one, two = await world.apply_branch("one"), await world.apply_branch("two")
+    leave = holding.leave
+
+    async def published_meanwhile(*what, **how):  # what waits was compared, and is not known to wait yet
+        monkeypatch.undo()
+        await world.submit(two, 1, {"key": "a", "content": "second", "base": 1})
+        await world.work()
+        return await leave(*what, **how)
+
+    monkeypatch.setattr(holding, "leave", published_meanwhile)
+    await world.submit(one, 1, {"key": "a", "op": "tombstone", "base": 1}, *others)
+    await world.work()
+
+    assert (await world.contents(line))["a"] == '"second"'
+    (waiting,) = [row for job in await world.jobs() for row in await world.candidates(job) if row.state == "waiting"]
+    assert (waiting.canonical_revision, waiting.reason) == (2, "BaseRevisionSuperseded")
 
 
 async def test_accepting_one_of_two_findings_for_a_key_leaves_the_other_open_against_the_new_record(db):

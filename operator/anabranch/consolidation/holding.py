@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from anabranch.consolidation.outcomes import counts
-from anabranch.store import candidates, leases, lines, openings
+from anabranch.store import candidates, jobs, leases, lines, openings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,12 @@ AT_ONCE: Final = timedelta()
 
 
 async def leave(
-    services: Services, job: JobRow, *, decided: Sequence[CandidateRow], settled: Sequence[CandidateRow]
+    services: Services,
+    job: JobRow,
+    *,
+    decided: Sequence[CandidateRow],
+    settled: Sequence[CandidateRow],
+    revision: int,
 ) -> JobRow | None:
     """Save what was decided on a job's candidates, and move the job to where they take it.
 
@@ -37,6 +42,7 @@ async def leave(
         job: The job, held.
         decided: The candidates that change, as they are to be.
         settled: Its other candidates.
+        revision: The line's, as of the head that they were compared with.
 
     Returns:
         The job, held, in ``publishing``; or None when there is nothing more to do now.
@@ -60,8 +66,9 @@ async def leave(
                 release=True,
             )
             moved = None
+            await _wake_if_moved(conn, job, revision=revision)
         else:
-            held_job = await split(conn, job, waiting) if waiting else None
+            held_job = await split(conn, job, waiting, revision=revision) if waiting else None
             to_state: JobState = "publishing" if accepted else "published"
             moved = await leases.advance(
                 conn,
@@ -93,8 +100,15 @@ async def finished(conn: Connection, job: JobRow) -> None:
         await lines.set_due(conn, line=job.line, delay=AT_ONCE)
 
 
-async def split(conn: Connection, job: JobRow, waiting: Sequence[CandidateRow]) -> str:
-    """Move a job's waiting candidates into the job that is split off from it; the name of that one."""
+async def split(conn: Connection, job: JobRow, waiting: Sequence[CandidateRow], *, revision: int) -> str:
+    """Move a job's waiting candidates into the job that is split off from it; the name of that one.
+
+    Args:
+        conn: Inside the transaction that moves the job on.
+        job: The job.
+        waiting: Its candidates that wait.
+        revision: As for `leave`.
+    """
     held = await openings.open_held(conn, job=job, counts=counts(waiting))
     await candidates.move(
         conn,
@@ -103,4 +117,15 @@ async def split(conn: Connection, job: JobRow, waiting: Sequence[CandidateRow]) 
         to_job=held.job_id,
         candidate_ids=[row.candidate_id for row in waiting],
     )
+    await _wake_if_moved(conn, held, revision=revision)
     return held.name
+
+
+async def _wake_if_moved(conn: Connection, job: JobRow, *, revision: int) -> None:
+    """Have a job looked at again whose candidates were compared with a head that is none any more.
+
+    Whoever publishes wakes those that wait for the records' sake, and locks the line's row before. It is locked here
+    too, by what has just put the job where it waits: so either they see it waiting, or it sees here what they did.
+    """
+    if (await lines.head(conn, job.line)).revision != revision:
+        await jobs.wake(conn, line=job.line, job_id=job.job_id)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from anabranch.store.candidates import CandidateRow
     from anabranch.store.database import Connection
     from anabranch.store.jobs import JobRow
+    from anabranch.store.manifests import ManifestRow
 
 _log = structlog.get_logger(__name__)
 
@@ -125,7 +126,13 @@ async def _leave(services: Services, decided: Group, outcomes: dict[str, Outcome
             continue
         job_id = share.job.job_id
         try:
-            outcomes[job_id] = await holding.leave(services, share.job, decided=share.decided, settled=share.settled)
+            outcomes[job_id] = await holding.leave(
+                services,
+                share.job,
+                decided=share.decided,
+                settled=share.settled,
+                revision=decided.head.state.head.revision,
+            )
         except Exception as error:  # noqa: BLE001  (it is this job's, and must not become another's)
             outcomes[job_id] = error
 
@@ -153,7 +160,7 @@ async def _write(services: Services, shares: Sequence[Share], decided: Group, pr
         await _check(conn, own, decided)
         await _wake_others(conn, own, [write.candidate.key for write in decided.plan.writes])
         for share in shares:
-            await _finish(conn, share, manifest.generation)
+            await _finish(conn, share, manifest)
     LOCK_HELD.observe(time.perf_counter() - locked)
     return manifest.generation
 
@@ -184,11 +191,11 @@ async def _check(conn: Connection, own: Sequence[JobRow], decided: Group) -> Non
         raise _ReviewsChangedError
 
 
-async def _finish(conn: Connection, share: Share, generation: int) -> None:
+async def _finish(conn: Connection, share: Share, manifest: ManifestRow) -> None:
     """Note that a job has published its share of a generation."""
-    job, moved = share.job, share.moved
+    job, moved, generation = share.job, share.moved, manifest.generation
     await publish.record_publication(conn, line=job.line, job_id=job.job_id, generation=generation)
-    held_job = await holding.split(conn, job, moved) if moved else None
+    held_job = await holding.split(conn, job, moved, revision=manifest.revision) if moved else None
     await holding.finished(conn, job)
     await leases.advance(
         conn,

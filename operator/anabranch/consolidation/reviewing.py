@@ -64,7 +64,9 @@ async def review(services: Services, job: JobRow) -> JobRow | None:
             for row in settlement.siblings
         ),
     ]
-    return await holding.leave(services, job, decided=[*decided, *duplicates], settled=settled)
+    return await holding.leave(
+        services, job, decided=[*decided, *duplicates], settled=settled, revision=head.state.head.revision
+    )
 
 
 def overruled(

@@ -58,7 +58,9 @@ async def validate(services: Services, job: JobRow) -> JobRow | None:
         head = await read_head(conn, job.line, checked)
         held = await waiting_keys(conn, checked)
     decided = await asyncio.to_thread(_decide, checked, head, policy=policy_of(head.state, job), held=held)
-    return await holding.leave(services, job, decided=[*decided, *duplicates], settled=settled)
+    return await holding.leave(
+        services, job, decided=[*decided, *duplicates], settled=settled, revision=head.state.head.revision
+    )
 
 
 def _merged(rows: list[CandidateRow]) -> tuple[list[CandidateRow], list[CandidateRow]]:
