@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.store.building import digest
+from tests.store.fleet_agents import IMPORTED
 
 from anabranch.consolidation import receipt
 from anabranch.model.canonical import parse_json
@@ -16,7 +17,8 @@ from anabranch.store import branches
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from tests.store.fleet import Agent, Fleet
+    from tests.store.fleet import Fleet
+    from tests.store.fleet_agents import Agent
 
     from anabranch.store.database import Database
 
@@ -68,7 +70,7 @@ async def check(fleet: Fleet, *, policy: Mapping[str, Any]) -> Ledger:
     _check_jobs(ledger)
     _check_transitions(ledger)
     _check_feed(ledger)
-    _check_reviews(ledger, policy, overwriting=_overwriting(ledger, fleet.imported))
+    _check_reviews(ledger, policy, overwriting=_overwriting(ledger, IMPORTED))
     for agent in fleet.agents:
         if not agent.exports:
             assert not any(agent.secret.encode() in row["body"] for row in ledger.rows["contents"])
@@ -207,7 +209,7 @@ async def _check_run(fleet: Fleet, agent: Agent, ledger: Ledger) -> None:
 async def _check_records(fleet: Fleet, ledger: Ledger) -> None:
     """The head is what was imported, and then every publication in the order of its generation."""
     bodies = {row["content_hash"]: parse_json(row["body"]) for row in ledger.rows["contents"]}
-    expected: dict[str, Any] = dict(fleet.imported)
+    expected: dict[str, Any] = dict(IMPORTED)
     for row in sorted(ledger.published(), key=lambda row: ledger.generation_of[row["job_id"]]):
         expected.pop(row["key"], None)
         if row["op"] == "put":

@@ -20,7 +20,7 @@ from anabranch.model.errors import GoneError, NotFoundError
 from anabranch.store import database, events, lines, manifests, pruning, publish, records, restoring, tombstones
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from anabranch.store.database import Database
 
@@ -40,6 +40,7 @@ class LineUsers:
         ended: Runs that are over.
         refused: Generations that somebody was told are gone,
         unknown: and those that somebody was told never were.
+        interrupt: What happens in the middle of the next prune.
     """
 
     db: Database
@@ -51,6 +52,7 @@ class LineUsers:
     ended: set[str] = field(default_factory=set)
     refused: set[int] = field(default_factory=set)
     unknown: set[int] = field(default_factory=set)
+    interrupt: Callable[[], Awaitable[None]] | None = None
 
     async def publish(self, changes: Changes, run: str) -> None:
         """Publish, unless the line is paused."""
@@ -119,7 +121,11 @@ class LineUsers:
             head = await lines.head(conn, self.line)
             now = await database.now(conn)
             found = await pruning.standings(conn, line=self.line, below=oldest_counted(head, policy), limit=100)
-        await asyncio.sleep(random.random() / 50)  # meanwhile others come to stand on what is chosen
+        interrupt, self.interrupt = self.interrupt, None
+        if interrupt is not None:
+            await interrupt()
+        else:
+            await asyncio.sleep(random.random() / 50)  # meanwhile others come to stand on what is chosen
         async with self.db.transaction() as conn:
             chosen = droppable(found, places=head, policy=policy, now=now)
             await pruning.drop(conn, line=self.line, generations=chosen)

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 from tests.store import fleet_checks
 from tests.store.dying import KilledError
-from tests.store.fleet import REVIEWERS, Death, Fleet
+from tests.store.fleet import Death, Fleet
+from tests.store.fleet_reviewers import REVIEWERS
 from tests.store.machine import TIMEOUT, Machine, explore
 
 from anabranch.model.errors import UnavailableError
@@ -35,6 +36,7 @@ puts = st.fixed_dictionaries(
     },
     optional={"sources": st.just([])},
 )
+sound_puts = puts.map(lambda put: put | {"visibility": "shareable"}).filter(lambda put: "sources" not in put)
 deletions = st.fixed_dictionaries({"key": keys, "op": st.just("tombstone"), "knows_newest": st.booleans()})
 batches = st.lists(st.tuples(st.lists(puts | deletions, min_size=1, max_size=3), st.booleans()), min_size=1, max_size=3)
 errors = st.sampled_from([KilledError(), KilledError(), UnavailableError("An outage.", hint="Wait until it ends.")])
@@ -62,40 +64,43 @@ class ConsolidationMachine(Machine):
         self.policy = policy
         self.run(self.fleet.begin(next(NUMBERS), policy=policy))
         for who, found in enumerate(drawn):
-            self.find(who, found)
+            self.find(who, found, None)
 
     # Agents.
 
-    @rule(who=agents, drawn=batches)
-    def find(self, who, drawn):
-        """Compose batches, and send them the wrong way round."""
+    @rule(who=agents, drawn=batches, lost=st.none() | st.integers(0, 2))
+    def find(self, who, drawn, lost):
+        """Compose batches, and send them the wrong way round; one of them may get lost."""
         self.keep(who, drawn)
         agent = self.fleet.agents[who]
         for number in range(len(drawn)):
-            self.run(self.fleet.send(agent, len(agent.outbox) - number))
+            if number != lost:
+                self.run(agent.send(len(agent.outbox) - number))
 
     @rule(who=agents, drawn=batches)
     def keep(self, who, drawn):
         """Compose batches, and send them later."""
         for changes, final in drawn:
-            self.run(self.fleet.compose(self.fleet.agents[who], changes, final=final))
+            self.run(self.fleet.agents[who].compose(changes, final=final))
 
     @rule(drawn=st.lists(st.tuples(agents, picks), min_size=1, max_size=6))
     def send(self, drawn):
         """Several batches on their way at once, in any order, some of them twice."""
         sending = [(self.fleet.agents[who], pick) for who, pick in drawn if self.fleet.agents[who].outbox]
-        self.together(*(self.fleet.send(agent, pick % len(agent.outbox) + 1) for agent, pick in sending))
+        self.together(*(agent.send(pick % len(agent.outbox) + 1) for agent, pick in sending))
 
     @rule(who=agents, pick=picks)
     def forge(self, who, pick):
         agent = self.fleet.agents[who]
         if agent.receipts:
-            self.run(self.fleet.forge(agent, sorted(agent.receipts)[pick % len(agent.receipts)]))
-        self.run(self.fleet.tear(agent))
+            self.run(agent.forge(sorted(agent.receipts)[pick % len(agent.receipts)]))
+        self.run(agent.tear())
 
-    @rule(who=agents)
-    def complete(self, who):
-        self.run(self.fleet.complete(self.fleet.agents[who]))
+    @rule(who=agents, drawn=st.just([]) | batches)
+    def complete(self, who, drawn):
+        """The end of a run may overtake its last batches."""
+        self.keep(who, drawn)
+        self.run(self.fleet.agents[who].complete())
 
     # Operators.
 
@@ -108,8 +113,8 @@ class ConsolidationMachine(Machine):
                 self.fleet.operate(operator, limit=limit, death=death)
                 for operator, (limit, death) in enumerate((first, second))
             ),
-            *(self.fleet.review(*said, by_resource=resource) for *said, resource in drawn),
-            *([self.fleet.send(sender, sent[1] % len(sender.outbox) + 1)] if sender and sender.outbox else []),
+            *(self.fleet.reviewers.review(*said, by_resource=resource) for *said, resource in drawn),
+            *([sender.send(sent[1] % len(sender.outbox) + 1)] if sender and sender.outbox else []),
         )
 
     @rule(operator=st.integers(0, 1), taken_over=st.booleans(), back=st.booleans())
@@ -137,7 +142,7 @@ class ConsolidationMachine(Machine):
     @rule(drawn=st.lists(reviews, min_size=1, max_size=4))
     def review(self, drawn):
         for *said, resource in drawn:
-            self.run(self.fleet.review(*said, by_resource=resource))
+            self.run(self.fleet.reviewers.review(*said, by_resource=resource))
 
     @rule(who=agents, verb=st.sampled_from(["write", "tombstone", "export"]))
     def revoke(self, who, verb):
@@ -150,6 +155,67 @@ class ConsolidationMachine(Machine):
     @rule(on=st.booleans())
     def pin(self, on):
         self.run(self.fleet.pin(on=on))
+
+    # What happens at the worst moment: these rules go there in one step, since many drawn steps seldom do.
+
+    @rule(
+        who=st.permutations([0, 1, 2]),
+        finding=sound_puts,
+        drawn=batches,
+        decided=st.booleans(),
+        operator=st.integers(0, 1),
+        obstacle=st.sampled_from(["pin", "write", "write", "tombstone", "export"]),
+    )
+    def get_in_the_way(self, who, finding, drawn, decided, operator, obstacle):
+        """Findings are in, or even accepted, and claimed by a worker: then the line is pinned, or a grant is gone."""
+        for agent in self.busy(who)[:1]:
+            self.run(self.fleet.clear_the_way())
+            for changes in ([finding | {"knows_newest": True}], *(changes for changes, _ in drawn)):
+                self.run(agent.compose(changes))
+            self.run(agent.catch_up())
+            if decided or self.policy["mode"] == "Manual":
+                self.run(self.fleet.work_off())
+                self.run(self.fleet.reviewers.decide_on_all())
+            self.holds()
+            claimed = self.run(self.fleet.pause(operator, limit=5))
+            if obstacle == "pin":
+                self.run(self.fleet.pin(on=True))
+            else:
+                self.fleet.revoke(agent, obstacle)
+            for number in range(claimed):
+                self.run(self.fleet.come_back(len(self.fleet.paused) - claimed + number))
+
+    @rule(
+        who=st.permutations([0, 1, 2]),
+        key=st.permutations(["a", "b", "c", "d"]),
+        ops=st.tuples(sound_puts | deletions, sound_puts | deletions, sound_puts),
+        resource=st.booleans(),
+    )
+    def move_on(self, who, key, ops, resource):
+        """One of a job's two findings is accepted; its record moves on; then everything else is decided too."""
+        if len(self.busy(who)) < 2:
+            return
+        one, two, *_ = self.busy(who)
+        first, second, other = ops
+        self.run(self.fleet.settle())
+        self.hand_in(one, first | {"key": key[0]}, second | {"key": key[1]})
+        self.accept(one, key[0], by_resource=resource)
+        self.hand_in(two, other | {"key": key[0], "knows_newest": True})
+        self.accept(two, key[0], by_resource=resource)
+        self.accept(one, key[1], by_resource=resource)
+
+    def busy(self, who):
+        """Those agents whose runs are not over."""
+        return [self.fleet.agents[number] for number in who if self.fleet.agents[number].completion is None]
+
+    def hand_in(self, agent, *drawn):
+        self.run(agent.compose(list(drawn)))
+        self.run(agent.catch_up())
+        self.run(self.fleet.work_off())
+
+    def accept(self, agent, key, *, by_resource):
+        self.run(self.fleet.reviewers.accept(agent.branch.branch_id, key, by_resource=by_resource))
+        self.run(self.fleet.work_off())
 
     # After each step.
 

@@ -28,7 +28,7 @@ NUMBERS = itertools.count()
 picks = st.integers(0, 30)
 contents = st.none() | st.integers(0, 3)
 scopes = st.sampled_from(["shared", "team"])
-few = st.dictionaries(st.integers(0, KEYS - 1), st.tuples(scopes, contents), min_size=1, max_size=8)
+few = st.dictionaries(st.integers(0, 9) | st.integers(0, KEYS - 1), st.tuples(scopes, contents), min_size=1, max_size=8)
 many = st.builds(  # so many that leaves of the trie split and collapse
     lambda first, count, what: dict.fromkeys(range(first, min(first + count, KEYS)), what),
     st.integers(0, KEYS // 2),
@@ -152,10 +152,19 @@ class StoreMachine(Machine):
             min_size=2,
             max_size=5,
         ),
+        chosen=st.booleans(),
     )
-    def take_hold_while_it_goes(self, keep, drawn):
-        """Whoever takes hold of an old generation, and whoever removes it."""
-        self.together([("prune", keep), *drawn])
+    def take_hold_while_it_goes(self, keep, drawn, chosen):
+        """Whoever takes hold of an old generation, and whoever removes it, and perhaps has chosen it before."""
+        if chosen:
+            self.together([("prune", keep)], meanwhile=drawn)
+        else:
+            self.together([("prune", keep), *drawn])
+
+    @rule(pick=picks, drawn=st.lists(changes, min_size=2, max_size=4))
+    def restore_among_publications(self, pick, drawn):
+        """A restore writes before it has the head's lock."""
+        self.together([("restore", pick), *(("publish", changed) for changed in drawn)])
 
     # After each step.
 
@@ -169,17 +178,24 @@ class StoreMachine(Machine):
         if sys.exception() is None:  # else what a step has found is the news
             self.run(retaining.check(self.db, self.line))
 
-    def together(self, drawn):
-        """Let everybody act at once; then learn from the log what came of it, and whether it may."""
+    def together(self, drawn, meanwhile=()):
+        """Let everybody act at once; then learn from the log what came of it, and whether it may.
+
+        Others act in the middle of a prune, when it knows what it is going to remove and has not begun.
+        """
         known = {g: {k: canonical_bytes(e.content) for k, e in self.model.live(g).items()} for g in self.model.history}
         highest = self.model.head
 
         async def act():
             await asyncio.gather(*(self.act(act, value, known) for act, value in drawn))
 
+        async def interrupt():
+            await asyncio.gather(*(self.act(act, value, known) for act, value in meanwhile))
+
+        self.users.interrupt = interrupt if meanwhile else None
         self.run(act())
         retained = self.follow_log()
-        keeps = [_kept(value) for act, value in drawn if act == "prune"]
+        keeps = [_kept(value) for act, value in [*drawn, *meanwhile] if act == "prune"]
         self.account_for_runs_and_prunes(retained, keeps)
         if keeps:
             self.changed |= retained
