@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
 import time
 from contextlib import AsyncExitStack
@@ -152,6 +153,11 @@ class Place:
 
 def finding(key: str, content: Any, *, scope: str = "shared", visibility: str = "shareable") -> Change:
     return Change(key=key, content=content, scope=scope, visibility=visibility)
+
+
+def told(answer: httpx.Response, ref: str) -> str:
+    """What an answer says, whatever it was asked about and whichever request it was."""
+    return re.sub(r'"request_id":"[^"]*"', "", answer.text).replace(ref, "REF")
 
 
 async def eventually(look: Callable[[], Awaitable[Any]], *, within: float = 60.0) -> Any:

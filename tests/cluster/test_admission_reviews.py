@@ -317,4 +317,4 @@ def test_only_the_operator_makes_jobs_that_stand_for_its_own_rows(agent, ada, in
 def test_the_operator_itself_cannot_decide(installed, namespace, agent, refused):
     create(agent, job())
     user = "system:serviceaccount:anabranch-system:anabranch-operator"
-    refused(LACKS, merge, installed_in(installed, namespace, f"--as={user}"), entry(user))
+    refused("cannot patch resource", merge, installed_in(installed, namespace, f"--as={user}"), entry(user))

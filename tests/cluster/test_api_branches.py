@@ -6,7 +6,7 @@ import asyncio
 import secrets
 
 import pytest
-from tests.cluster.places import BASELINE, finding
+from tests.cluster.places import BASELINE, finding, told
 
 from anabranch.model.answers import BranchPending
 from anabranch.model.canonical import canonical_bytes, content_hash, hash_text, sha256
@@ -180,11 +180,11 @@ async def test_no_grant_opens_a_branch_to_anybody_but_its_agent(place, agent, ot
         for path in ("records", "records/secret", "view/secret", f"evidence/{digest}", "batches", "completion"):
             answer = await place.raw(other, "GET", f"branches/{ref}/{path}")
             assert answer.status_code == 404
-            said.add(answer.text.replace(ref, "REF"))
+            said.add(told(answer, ref))
         for path, body in (("records/secret", {"content": 1}), ("batches/1", {}), ("completion", {})):
             answer = await place.raw(other, "PUT", f"branches/{ref}/{path}", json=body)
-            said.add(answer.text.replace(ref, "REF"))
-        said.add((await place.raw(other, "DELETE", f"branches/{ref}/records/secret")).text.replace(ref, "REF"))
+            said.add(told(answer, ref))
+        said.add(told(await place.raw(other, "DELETE", f"branches/{ref}/records/secret"), ref))
     assert len(said) == 1
     assert (await other.branch(place.namespace, branch.name)).branch_id == branch.branch_id, "its manifest is no secret"
 
@@ -266,7 +266,7 @@ async def test_a_batch_must_be_what_it_says_and_where_it_says(place, agent, bran
             agent, "PUT", f"branches/{branch.name}/batches/{place_in_path}", json={**whole, **members}
         )
 
-    for answer, status, told in (
+    for answer, status, named in (
         (await put(1, changes=[{"key": "k", "content": 2, "visibility": "shareable"}]), 400, "content_hash"),
         (await put(2), 422, "sequence"),
         (await put(1, colour="red"), 422, "colour"),
@@ -275,7 +275,7 @@ async def test_a_batch_must_be_what_it_says_and_where_it_says(place, agent, bran
         (await put(0), 422, "sequence"),
     ):
         assert answer.status_code == status, answer.text
-        assert told in answer.json()["detail"]
+        assert named in answer.json()["detail"]
     other = await place.branch(agent)
     answer = await place.raw(agent, "PUT", f"branches/{other.name}/batches/1", json=whole)
     assert (answer.status_code, branch.branch_id in answer.json()["detail"]) == (422, True)

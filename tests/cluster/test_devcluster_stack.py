@@ -29,7 +29,7 @@ def test_operator_and_api_act_as_their_own_service_accounts_and_nothing_acts_as_
         request = json.loads(line)
         agents.setdefault(request["user"]["username"], set()).add(request.get("userAgent", "").split("/")[0])
     assert f"system:serviceaccount:{stack.namespace}:anabranch-operator" in agents
-    assert agents["admin"] <= {"kubectl"}
+    assert agents["admin"] <= {"kubectl", "anabranch-devcluster"}
 
 
 def test_starting_a_stack_that_runs_changes_nothing(stack):

@@ -35,13 +35,18 @@ async def thousand(stack):
     await asyncio.to_thread(stack.start_operator)
 
 
-def calls(stack, begin):
-    """What the operator has asked of the API server since: by verb and resource."""
+def calls(stack, begin, namespace=None):
+    """What the operator has asked of the API server since, about a namespace or at all: by verb and resource."""
     user = f"system:serviceaccount:{stack.namespace}:{OPERATOR_ACCOUNT}".encode()
     with stack.cluster.audit_log.open("rb") as log:
         log.seek(begin)
         entries = [json.loads(line) for line in log if user in line and line.endswith(b"\n")]
-    return Counter((entry["verb"], entry.get("objectRef", {}).get("resource", "")) for entry in entries)
+    objects = [(entry["verb"], entry.get("objectRef", {})) for entry in entries]
+    return Counter(
+        (verb, what.get("resource", ""))
+        for verb, what in objects
+        if namespace is None or what.get("namespace") == namespace
+    )
 
 
 async def transactions(stack):
@@ -58,7 +63,8 @@ async def test_an_operator_that_starts_among_a_thousand_branches_writes_nothing_
     await asyncio.sleep(6)  # until the statuses are compared too
     starting = calls(stack, begin)
     assert starting["list", "branches"] >= BRANCHES / 500, "it has looked at all of them"
-    assert not {(verb, what) for verb, what in starting if verb in WRITES and what != "leases"}
+    # What earlier tests of this stack left may be due as well; these are not.
+    assert not {verb for verb, _ in calls(stack, begin, thousand) if verb in WRITES}
     assert await transactions(stack) - before < BRANCHES / 2
 
     begin, began = stack.cluster.audit_log.stat().st_size, time.monotonic()

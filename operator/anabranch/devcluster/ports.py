@@ -60,6 +60,7 @@ def free(names: Sequence[str]) -> dict[str, int]:
 def answers(url: str, *, context: ssl.SSLContext | None = None) -> bool:
     """Whether a GET, made without any proxy, answers 200; with ``https``, whom it trusts and who it is."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+    opener.addheaders = [("User-Agent", "anabranch-devcluster")]
     with opener.open(url, timeout=5) as answer:
         return bool(answer.status == 200)
 
