@@ -87,7 +87,7 @@ async def test_records_of_two_lines_never_share_a_statement(db, api_db, line, mo
     answers = await asyncio.gather(*(read(reading, of) for of in (line, other) * 10))
     assert [record.body for _, record in answers] == [b"3", b"9"] * 10
     assert {frozenset(lines) for lines in together} == {frozenset([line]), frozenset([other])}
-    assert not reading._queues
+    assert not reading._coalescer._queues
 
 
 async def test_the_first_is_read_for_at_once_and_who_comes_meanwhile_together(api_db, line, monkeypatch):
