@@ -397,6 +397,28 @@ async def test_a_job_without_a_change_is_done_by_being_claimed(db):
     assert (await line_of(db, empty)).version == line.version
 
 
+@pytest.mark.parametrize("kind", ["idle", "spent"])
+async def test_a_claim_waits_for_no_line_that_somebody_publishes_to(db, kind):
+    """Everybody else locks a line before its jobs: a claim that waited, its jobs in hand, would be in a deadlock."""
+    job = await with_batches(db, "busy", 0 if kind == "idle" else 1)
+    if kind == "spent":
+        async with db.connection() as conn:
+            await conn.execute(
+                "UPDATE jobs SET holder = 'gone', lease_deadline = now(), due_at = now(), attempt = retry_limit"
+            )
+    other = await with_batches(db, "quiet", 1)
+    async with db.transaction() as publishing, db.connection() as conn:
+        await publishing.execute("SELECT FROM lines WHERE line = $1 FOR NO KEY UPDATE", job.line)
+        await conn.execute("SET lock_timeout = '2s'")
+        found = await leases.claim(conn, holder="worker", limit=10)
+        await conn.execute("RESET lock_timeout")
+    assert ([held.job_id for held in found.jobs], found.done) == ([other.job_id], 0)
+    async with db.connection() as conn:
+        found = await leases.claim(conn, holder="worker", limit=10)
+    assert (list(found.jobs), found.done) == ([], 1 if kind == "idle" else 0)
+    assert (await reload(db, job)).finished_at is not None
+
+
 async def test_no_more_jobs_are_held_than_asked_for_however_many_are_looked_at(db):
     """Those that need no work are found among as many as are looked at, and what is not taken stays as it was."""
     for name, changes in (("a", 1), ("b", 0), ("c", 1), ("d", 0), ("e", 0)):

@@ -3,6 +3,9 @@
 -- A job whose batches hold no change, as an empty final one, is done by being taken: nothing is to be decided on. Of those
 -- only the number is told, in each row, and in one row of nulls where nothing is held.
 --
+-- Everybody else locks a line before its jobs. Here the jobs come first, so nothing is waited for: what would change a line
+-- that somebody has locked just now stays due.
+--
 -- However many are due, the index on due_at is walked no further than the limits. So nothing here must invite the planner to
 -- collect and sort: it asks for the line's state as a value, and a finished job has no due_at.
 WITH due AS MATERIALIZED (
@@ -15,7 +18,8 @@ WITH due AS MATERIALIZED (
             AND j.through_sequence - j.from_sequence + 1 =
                 (SELECT count(*) FROM batches AS b
                  WHERE b.line = j.line AND b.branch_id = j.branch_id
-                   AND b.sequence BETWEEN j.from_sequence AND j.through_sequence)) AS idle
+                   AND b.sequence BETWEEN j.from_sequence AND j.through_sequence)) AS idle,
+           (j.holder IS NOT NULL AND j.attempt >= j.retry_limit) AS spent
     FROM jobs AS j
     WHERE j.due_at <= statement_timestamp()
       AND (j.lease_deadline IS NULL OR j.lease_deadline <= statement_timestamp())
@@ -25,8 +29,15 @@ WITH due AS MATERIALIZED (
     ORDER BY j.due_at
     LIMIT greatest(:limit::bigint, :among::bigint)
     FOR UPDATE OF j SKIP LOCKED
+), locked AS MATERIALIZED (
+    SELECT l.line FROM lines AS l
+    WHERE l.line = ANY(ARRAY(SELECT due.line FROM due WHERE due.idle OR due.spent))
+    FOR NO KEY UPDATE SKIP LOCKED
+), free AS MATERIALIZED (
+    SELECT * FROM due
+    WHERE NOT (due.idle OR due.spent) OR due.line = ANY(ARRAY(SELECT locked.line FROM locked))
 ), taken AS MATERIALIZED (
-    SELECT due.line, due.job_id FROM due WHERE NOT due.idle LIMIT :limit::bigint
+    SELECT free.line, free.job_id FROM free WHERE NOT free.idle LIMIT :limit::bigint
 ), claimed AS (
     UPDATE jobs
     SET fence = fence + 1,
@@ -49,8 +60,8 @@ WITH due AS MATERIALIZED (
     UPDATE jobs
     SET fence = fence + 1, state = 'published', reason = 'NothingToPublish', attempt = 0, last_error = NULL,
         retry_at = NULL, due_at = NULL, finished_at = statement_timestamp(), version = version + 1
-    WHERE line = ANY(ARRAY(SELECT due.line FROM due WHERE due.idle))
-      AND job_id = ANY(ARRAY(SELECT due.job_id FROM due WHERE due.idle))
+    WHERE line = ANY(ARRAY(SELECT free.line FROM free WHERE free.idle))
+      AND job_id = ANY(ARRAY(SELECT free.job_id FROM free WHERE free.idle))
     RETURNING line, job_id, state, attempt, fence
 ), logged AS (
     INSERT INTO transitions (line, job_id, from_state, to_state, attempt, fence, holder, detail)
