@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from tests.store.world import AUTOMATIC, World, decisions
 
@@ -12,7 +14,7 @@ from anabranch.model.canonical import hash_text
 from anabranch.model.errors import ConflictError, NotFoundError
 from anabranch.model.ids import new_candidate_id
 from anabranch.model.requests import DecisionRequest
-from anabranch.store import reviews
+from anabranch.store import candidates, reviews
 
 ADA, BOB = Caller("ada"), Caller("bob")
 SPEC = {"branchRef": {"namespace": "agents", "name": "run"}, "batches": {"from": 1, "through": 1}}
@@ -237,6 +239,23 @@ async def test_what_comes_to_wait_while_its_record_moves_is_shown_against_the_ne
     assert (await world.contents(line))["a"] == '"second"'
     (waiting,) = [row for job in await world.jobs() for row in await world.candidates(job) if row.state == "waiting"]
     assert (waiting.canonical_revision, waiting.reason) == (2, "BaseRevisionSuperseded")
+
+
+async def test_a_decision_that_comes_while_its_candidate_is_split_off_is_told_so(db, monkeypatch):
+    desk = await a_desk(db, {"key": "a", "content": "one", "base": 1}, {"key": "a", "content": "other", "base": 1})
+    one, other = await desk.rows()
+    move, late = candidates.move, []
+
+    async def decided_meanwhile(conn, **what):
+        late.append(asyncio.create_task(desk.decide(BOB, [other])))
+        await asyncio.sleep(0.2)
+        return await move(conn, **what)
+
+    monkeypatch.setattr(candidates, "move", decided_meanwhile)
+    await desk.reviewed(ada=decisions([one]))
+
+    with pytest.raises(ConflictError, match="went on while your decisions came"):
+        await late[0]
 
 
 async def test_accepting_one_of_two_findings_for_a_key_leaves_the_other_open_against_the_new_record(db):

@@ -118,6 +118,19 @@ async def test_what_vanishes_from_a_resource_does_not_take_back_what_was_said_by
     assert await effective(db, job) == [("cand-1", "ada", "reject")]
 
 
+async def test_what_was_said_by_http_goes_along_with_a_candidate_and_what_a_resource_says_stays(db):
+    job, held = await new_job(db), "job-held"
+    await sync(db, job, 2, decision("eve"), decision("bob"))
+    await append(db, job, decision("bob", action="reject"), decision(candidate="cand-2"))
+    await append(db, job, decision(), decision("carol"))
+    await append(db, job, decision(action="reject"), decision("carol", action="withdraw"))
+    async with db.connection() as conn:
+        followed = await reviews.follow(conn, line=job.line, from_job=job.job_id, to_job=held, candidate_ids=["cand-1"])
+        found = await reviews.effective(conn, line=job.line, job_id=held)
+    assert (followed, told(found)) == (2, [("cand-1", "ada", "reject"), ("cand-1", "bob", "reject")])
+    assert {row.at for row in found} <= {row.at for row in await history(db, job)}
+
+
 async def test_the_api_may_add_reviews_and_change_none(db, api_db):
     job = await new_job(db)
     await append(api_db, job, decision())

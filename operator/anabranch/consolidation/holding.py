@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from anabranch.consolidation.outcomes import counts
-from anabranch.store import candidates, jobs, leases, lines, openings
+from anabranch.store import candidates, jobs, leases, lines, openings, reviews
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,15 +108,19 @@ async def split(conn: Connection, job: JobRow, waiting: Sequence[CandidateRow], 
         job: The job.
         waiting: Its candidates that wait.
         revision: As for `leave`.
+
+    Raises:
+        FencedError: If the job is somebody else's by now.
     """
     held = await openings.open_held(conn, job=job, counts=counts(waiting))
-    await candidates.move(
-        conn,
-        line=job.line,
-        from_job=job.job_id,
-        to_job=held.job_id,
-        candidate_ids=[row.candidate_id for row in waiting],
-    )
+    # That has locked the line's row, which comes before a job's. From here on nobody decides on the candidates in the
+    # job that they leave: what was said so far goes along, and who comes later is told that they have gone.
+    if not await leases.hold(conn, jobs=[job]):
+        raise leases.fenced(job)
+    ids = [row.candidate_id for row in waiting]
+    await candidates.move(conn, line=job.line, from_job=job.job_id, to_job=held.job_id, candidate_ids=ids)
+    if await reviews.follow(conn, line=job.line, from_job=job.job_id, to_job=held.job_id, candidate_ids=ids):
+        await jobs.wake(conn, line=held.line, job_id=held.job_id)
     await _wake_if_moved(conn, held, revision=revision)
     return held.name
 

@@ -83,6 +83,20 @@ async def count(conn: Connection, *, line: str, job_ids: Sequence[str]) -> int:
     return entries
 
 
+async def follow(conn: Connection, *, line: str, from_job: str, to_job: str, candidate_ids: Sequence[str]) -> int:
+    """Note again for a job what was said by HTTP of candidates that it takes over, and stands; how many decisions.
+
+    Args:
+        conn: Inside the transaction that moves the candidates, and holds the job that they come from.
+        line: The line.
+        from_job: Where they come from.
+        to_job: Where they go.
+        candidate_ids: The candidates.
+    """
+    noted: int = await _sql.follow(conn, line=line, from_job=from_job, to_job=to_job, candidate_ids=list(candidate_ids))
+    return noted
+
+
 async def history(conn: Connection, *, line: str, job_id: str) -> list[ReviewRow]:
     """Every decision on a job's candidates in order, withdrawals among them."""
     return await queries.rows(_sql.history(conn, line=line, job_id=job_id), _from_row)

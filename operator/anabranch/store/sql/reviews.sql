@@ -28,6 +28,24 @@ ORDER BY ordinal;
 -- How many entries the reviews of some jobs have.
 SELECT count(*) FROM reviews WHERE line = :line AND job_id = ANY(:job_ids::text[]);
 
+-- name: follow(line, from_job, to_job, candidate_ids)$
+-- Note again for a job what was said by HTTP of candidates that it takes over, and count that. What a resource says stands
+-- with that resource's job.
+WITH noted AS (
+    INSERT INTO reviews (line, job_id, candidate_id, reviewer, content_hash, base_revision, action, reason, via, at)
+    SELECT line, :to_job, candidate_id, reviewer, content_hash, base_revision, action, reason, via, at
+    FROM (
+        SELECT DISTINCT ON (candidate_id, reviewer) *
+        FROM reviews
+        WHERE line = :line AND job_id = :from_job AND via = 'http' AND candidate_id = ANY(:candidate_ids::text[])
+        ORDER BY candidate_id, reviewer, ordinal DESC
+    ) AS said
+    WHERE action <> 'withdraw'
+    ORDER BY ordinal
+    RETURNING ordinal
+)
+SELECT count(*) FROM noted;
+
 -- name: history(line, job_id)
 -- Every decision on a job's candidates, in order.
 SELECT * FROM reviews WHERE line = :line AND job_id = :job_id ORDER BY ordinal;
