@@ -114,3 +114,21 @@ async def test_once_a_source_cannot_be_asked_the_others_are_left_for_the_next_tr
     with pytest.raises(UnreachableSourceError, match="gone"):
         await checker.check(citing(), pages("host", 50))
     assert len(asked) == 1
+
+
+async def test_a_defect_in_one_lookup_ends_the_others():
+    ended = []
+
+    async def one_is_broken(_citation, locator):
+        if locator.text.endswith("/0"):
+            await asyncio.sleep(0)
+            raise RuntimeError("broken")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(locator)
+
+    with pytest.raises(RuntimeError, match="broken"):
+        await SourceChecker({"https": one_is_broken}).check(citing(), pages("host", 4))
+    await asyncio.sleep(0)
+    assert len(ended) == 3

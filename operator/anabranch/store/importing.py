@@ -221,7 +221,7 @@ async def _ahead(batches: AsyncIterator[_T]) -> AsyncIterator[_T]:
             yield batch
     finally:
         task.cancel()
-        await asyncio.wait([task])
+        await asyncio.gather(task, return_exceptions=True)  # whoever stops us has a reason of his own
 
 
 async def _batches(records: AsyncIterable[ImportRecord]) -> AsyncIterator[list[ImportRecord]]:

@@ -151,7 +151,12 @@ class SourceChecker:
         found |= dict.fromkeys(outside[JOB_OUTSIDE:], _TOO_MANY)
         looking = _Lookups(self._resolvers, citation, self._slots.for_job(citation.line), last_try=last_try)
         wanted = [(text, locator) for text, locator in known if text not in found]
-        results = await asyncio.gather(*(looking.look_up(text, locator) for text, locator in wanted))
+        lookups = [asyncio.ensure_future(looking.look_up(text, locator)) for text, locator in wanted]
+        try:
+            results = await asyncio.gather(*lookups)
+        finally:
+            for lookup in lookups:
+                lookup.cancel()  # after a defect in one, the others would go on in slots that other jobs wait for
         if looking.unreachable is not None and not last_try:
             raise looking.unreachable
         return found | {text: result for (text, _), result in zip(wanted, results, strict=True)}
