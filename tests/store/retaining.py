@@ -12,7 +12,7 @@ from tests.store.building import version
 from anabranch.baselines import retention
 from anabranch.domain.facts import Fact
 from anabranch.domain.retention import RetentionPolicy
-from anabranch.store import lines, manifests, publish, records
+from anabranch.store import diffs, lines, manifests, publish, records
 
 if TYPE_CHECKING:
     from random import Random
@@ -73,7 +73,7 @@ async def differences(db: Database, line: str) -> dict[tuple[int, int], list[tup
     found = {}
     async with db.connection() as conn:
         for pair in itertools.permutations(await generations(db, line), 2):
-            rows = await records.diff(
+            rows = await diffs.page(
                 conn, line=line, from_generation=pair[0], to_generation=pair[1], limit=100_000, scopes=None
             )
             found[pair] = [(row.key, _live(row.before), _live(row.after)) for row in rows]

@@ -10,7 +10,7 @@ from tests.store.dying import DyingDatabase, KilledError
 from tests.store.world import AUTOMATIC, World, decisions
 
 from anabranch.consolidation import schedule, work
-from anabranch.store import leases, publish
+from anabranch.store import leases, publications
 
 
 async def claim(world):
@@ -170,7 +170,7 @@ async def test_a_job_that_published_cannot_do_so_again_whatever_its_row_says(db)
         )
         (job,) = (await leases.claim(conn, holder="another", limit=1)).jobs
 
-    with pytest.raises(publish.AlreadyPublishedError):
+    with pytest.raises(publications.AlreadyPublishedError):
         await work.advance(world.services, job)
 
     assert (await world.state(line)).head.head_generation == 2

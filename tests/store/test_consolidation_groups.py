@@ -15,7 +15,7 @@ from anabranch.consolidation import planning, publishing, schedule, work
 from anabranch.consolidation.gathering import Gathering
 from anabranch.identity import grants
 from anabranch.model.errors import UnavailableError
-from anabranch.store import jobs, leases, lines, manifests, publish, reviews
+from anabranch.store import jobs, leases, lines, manifests, publications, publish, reviews
 
 FROM_MAP = {"import": {"configMap": {"name": "facts"}}}
 
@@ -68,7 +68,7 @@ async def by_generation(world):
     runs = {}
     for job in await world.jobs():
         async with world.db.connection() as conn:
-            generation = await publish.publication_of(conn, line=job.line, job_id=job.job_id)
+            generation = await publications.of_job(conn, line=job.line, job_id=job.job_id)
         assert generation == job.published_generation
         if generation is not None:
             runs.setdefault(generation, []).append(int(job.name.split("-")[1]))
@@ -207,12 +207,12 @@ async def test_a_job_that_cannot_be_published_fails_alone(world, fault):
             (row,) = await world.candidates(found[2])
             await conn.execute("DELETE FROM contents WHERE content_hash = $1", row.content_hash)
         else:
-            await publish.record_publication(conn, line=world.line, job_id=found[2].job_id, generation=1)
+            await publications.record(conn, line=world.line, job_id=found[2].job_id, generation=1)
 
     outcomes = await publish_all(world, found)
 
     assert [outcome is None for outcome in outcomes] == [True, True, False, True]
-    expected = UnavailableError if fault == "content" else publish.AlreadyPublishedError
+    expected = UnavailableError if fault == "content" else publications.AlreadyPublishedError
     assert isinstance(outcomes[2], expected)
     assert {job.state for job in await world.jobs() if job.job_id != found[2].job_id} == {"published"}
     assert set(await world.contents(world.line)) == {"a", "b", "k-0", "k-1", "k-3"}
@@ -309,7 +309,7 @@ async def test_a_review_that_changes_before_publication_counts(accepted, monkeyp
 
 async def test_a_review_that_comes_after_the_check_waits_for_the_publication(accepted, monkeypatch):
     world, found = accepted
-    record = publish.record_publication
+    record = publications.record
     late = []
 
     async def rejected_meanwhile(conn, **what):
@@ -319,7 +319,7 @@ async def test_a_review_that_comes_after_the_check_waits_for_the_publication(acc
             assert not late[0].done()
         await record(conn, **what)
 
-    monkeypatch.setattr(publish, "record_publication", rejected_meanwhile)
+    monkeypatch.setattr(publications, "record", rejected_meanwhile)
     assert await together(world, found) == [None, None]
     await late[0]
 

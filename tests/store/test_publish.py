@@ -19,7 +19,7 @@ from anabranch.model.errors import (
     UnavailableError,
 )
 from anabranch.model.ids import new_job_id
-from anabranch.store import events, lines, manifests, publish, trie
+from anabranch.store import events, lines, manifests, publications, publish, trie
 
 
 @pytest.fixture
@@ -253,17 +253,17 @@ async def test_a_job_publishes_once_whatever_happens(db, line):
         )
 
     async def record(conn, manifest):
-        await publish.record_publication(conn, line=line, job_id=job, generation=manifest.generation)
+        await publications.record(conn, line=line, job_id=job, generation=manifest.generation)
 
     await write(db, line, await prepare(db, line, version("key-1", "new")), then=record)
     before = await everything(db, line)
-    with pytest.raises(publish.AlreadyPublishedError, match="generation 2") as caught:
+    with pytest.raises(publications.AlreadyPublishedError, match="generation 2") as caught:
         await write(db, line, await prepare(db, line, version("key-1", "again")), then=record)
     assert caught.value.extra == {"generation": 2}
     assert await everything(db, line) == before
     async with db.connection() as conn:
-        assert await publish.publication_of(conn, line=line, job_id=job) == 2
-        assert await publish.publication_of(conn, line=line, job_id=new_job_id(line)) is None
+        assert await publications.of_job(conn, line=line, job_id=job) == 2
+        assert await publications.of_job(conn, line=line, job_id=new_job_id(line)) is None
 
 
 async def test_two_versions_of_one_key_are_refused(db, line):

@@ -9,7 +9,7 @@ from tests.store.building import version
 from anabranch.domain.facts import Fact
 from anabranch.model.errors import GoneError, NotFoundError
 from anabranch.model.ids import new_line_id
-from anabranch.store import records
+from anabranch.store import diffs, records
 
 ALL = None
 
@@ -38,7 +38,7 @@ async def page(db, line, **bounds):
 
 async def diff(db, line, before, after, **bounds):
     async with db.connection() as conn:
-        return await records.diff(
+        return await diffs.page(
             conn, line=line, from_generation=before, to_generation=after, **{"limit": 100, "scopes": ALL} | bounds
         )
 
@@ -150,8 +150,8 @@ async def test_a_pruned_generation_is_gone_and_never_a_short_page(db, line):
             records.page(conn, line=line, generation=1, limit=5, scopes=ALL),
             records.current_of(conn, line=line, generation=1, keys=["a"]),
             records.current_of(conn, line=line, generation=1, keys=[]),
-            records.diff(conn, line=line, from_generation=1, to_generation=3, limit=5, scopes=ALL),
-            records.diff(conn, line=line, from_generation=3, to_generation=1, limit=5, scopes=ALL),
+            diffs.page(conn, line=line, from_generation=1, to_generation=3, limit=5, scopes=ALL),
+            diffs.page(conn, line=line, from_generation=3, to_generation=1, limit=5, scopes=ALL),
             records.count(conn, line=line, generation=1, scopes=ALL),
         ):
             with pytest.raises(GoneError):
@@ -178,7 +178,7 @@ async def test_a_generation_or_line_that_never_was_is_not_found(db, line):
             with pytest.raises(NotFoundError):
                 await records.page(conn, line=asked, generation=generation, limit=5, scopes=ALL)
         with pytest.raises(NotFoundError):
-            await records.diff(conn, line=new_line_id(), from_generation=1, to_generation=1, limit=5, scopes=ALL)
+            await diffs.page(conn, line=new_line_id(), from_generation=1, to_generation=1, limit=5, scopes=ALL)
 
 
 async def test_lines_do_not_see_each_other(db, line):

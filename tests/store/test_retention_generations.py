@@ -12,7 +12,7 @@ from tests.store.building import version
 from tests.store.retaining import LONG, NOW, generations, retain
 
 from anabranch.model.errors import GoneError, NotFoundError
-from anabranch.store import branches, events, lines, manifests, pruning, publish, records, restoring, trie
+from anabranch.store import branches, diffs, events, lines, manifests, pruning, publish, records, restoring, trie
 
 KEYS = 90
 
@@ -116,7 +116,7 @@ async def test_readers_of_what_is_gone_are_told_so_and_what_to_do(db, line):
             lambda: records.read(conn, line=line, generation=2, key="k1", scopes=None),
             lambda: records.page(conn, line=line, generation=2, limit=10, scopes=None),
             lambda: records.count(conn, line=line, generation=2, scopes=None),
-            lambda: records.diff(conn, line=line, from_generation=2, to_generation=5, limit=10, scopes=None),
+            lambda: diffs.page(conn, line=line, from_generation=2, to_generation=5, limit=10, scopes=None),
             lambda: trie.prove(conn, line=line, generation=2, key="k1"),
             lambda: manifests.resolve(conn, line=line, ref="2"),
             lambda: manifests.resolve(conn, line=line, ref=gone.baseline_id),

@@ -12,7 +12,7 @@ from tests.store.building import version
 from tests.store.retaining import LONG, NOW, generations, retain
 
 from anabranch.domain import trie as domain_trie
-from anabranch.store import database, events, lines, manifests, publish, records, restoring, tombstones, trie
+from anabranch.store import database, diffs, events, lines, manifests, publish, records, restoring, tombstones, trie
 
 DAY = timedelta(days=1)
 
@@ -142,7 +142,7 @@ async def test_a_key_that_comes_again_after_a_purge_is_a_new_record_with_a_new_r
     await building.publish_versions(db, line, version("a", "again"))
     async with db.connection() as conn:
         _, record = await records.read(conn, line=line, key="a", scopes=None)
-        found = await records.diff(conn, line=line, from_generation=3, to_generation=5, limit=10, scopes=None)
+        found = await diffs.page(conn, line=line, from_generation=3, to_generation=5, limit=10, scopes=None)
     assert record.revision == 5
     assert [(row.key, row.before and row.before.tombstone, row.after.revision) for row in found] == [("a", True, 5)]
     await retaining.check(db, line)

@@ -214,7 +214,7 @@ async def test_a_pin_that_comes_before_the_publications_lock_holds_the_job_up(wo
 
 async def test_a_pin_that_comes_after_it_waits_for_the_publication_and_withdraws_it(world, monkeypatch):
     job = await claimed(world)
-    record = publishing.publish.record_publication
+    record = publishing.publications.record
     pins = []
 
     async def pin_meanwhile(conn, **what):
@@ -222,7 +222,7 @@ async def test_a_pin_that_comes_after_it_waits_for_the_publication_and_withdraws
         await blocked(world.db, pins[0])
         await record(conn, **what)
 
-    monkeypatch.setattr(publishing.publish, "record_publication", pin_meanwhile)
+    monkeypatch.setattr(publishing.publications, "record", pin_meanwhile)
     await work.advance(world.services, job)
     state = await pins[0]
 

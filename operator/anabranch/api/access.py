@@ -6,7 +6,6 @@ words.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Depends, Path
@@ -14,6 +13,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from anabranch.api.parts import Parts, WithParts
 from anabranch.api.routing import GRANT, may_fail
+from anabranch.api.visibility import InNamespace, OnBaseline, OnBranch, OnJob, is_agent, see_job
 from anabranch.baselines import read as baselines
 from anabranch.branches import read as branches
 from anabranch.consolidation import read as consolidation
@@ -28,7 +28,6 @@ from anabranch.model.errors import (
 )
 from anabranch.model.ids import is_id
 from anabranch.store.branches import BranchRow
-from anabranch.store.jobs import JobRow
 from anabranch.store.lines import LineState
 
 _LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
@@ -45,53 +44,6 @@ _bearer = HTTPBearer(
     description="A token of the cluster for this installation's audience: `kubectl create token NAME --audience …`",
 )
 Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InNamespace:
-    """A caller in a namespace."""
-
-    caller: Caller
-    namespace: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OnBaseline:
-    """A caller at a Baseline that they may use so.
-
-    Attributes:
-        scopes: Those of the line's that the caller may read; empty where the route reads none.
-    """
-
-    caller: Caller
-    state: LineState
-    scopes: Sequence[str] = ()
-
-    @property
-    def line(self) -> str:
-        """The line's id."""
-        return self.state.head.line
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OnBranch:
-    """A caller at a branch."""
-
-    caller: Caller
-    branch: BranchRow
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OnJob:
-    """A caller at a consolidation job.
-
-    Attributes:
-        only_branch: Where the caller sees it only as the agent of this branch: what is not of it stays hidden.
-    """
-
-    caller: Caller
-    job: JobRow
-    only_branch: str | None = None
 
 
 class Asking:
@@ -288,60 +240,6 @@ class OfReview(OfJob):
                 grant=f"{grant.resource}:{grant.verb}",
             )
         return seen
-
-
-async def see_job(parts: Parts, caller: Caller, job: JobRow) -> OnJob | None:
-    """How a caller may see a job; None: not at all."""
-    if await parts.grants.allowed(caller, grants.SEE_CANDIDATES, namespace=job.namespace, name=job.name):
-        return OnJob(caller=caller, job=job)
-    branch = await branches.get(parts.db, job.branch_id) if job.branch_id else None
-    if branch is None or not is_agent(caller, branch):
-        return None
-    own = await parts.grants.allowed(caller, grants.OWN_BRANCH, namespace=branch.namespace, name=branch.name)
-    return OnJob(caller=caller, job=job, only_branch=branch.branch_id) if own else None
-
-
-async def base_scopes(parts: Parts, at: OnBranch) -> Sequence[str]:
-    """The scopes in which the agent may read its branch's parent manifest now."""
-    branch, caller = at.branch, at.caller
-    namespace, name = branch.baseline_namespace, branch.baseline_name
-    if not await parts.grants.allowed(caller, grants.READ_RECORDS, namespace=namespace, name=name):
-        return ()
-    known = await baselines.scopes(parts.db, branch.line)
-    return await parts.grants.readable_scopes(caller, namespace=namespace, scopes=known)
-
-
-def is_agent(caller: Caller, branch: BranchRow) -> bool:
-    """Whether a caller is the agent whose run a branch is."""
-    return caller.service_account == (branch.namespace, branch.service_account)
-
-
-async def visible(parts: Parts, caller: Caller, grant: Grant, *, namespace: str, names: Sequence[str]) -> set[str]:
-    """Those of some objects on which a caller holds a grant."""
-    return set(await parts.grants.scopes(caller, grant, namespace=namespace, scopes=names))
-
-
-async def readable_beside(parts: Parts, at: OnJob) -> Sequence[str] | None:
-    """The scopes whose records the caller may see beside a job's candidates; None: all, for a reviewer."""
-    if at.only_branch is None:
-        return None
-    branch = await branches.get(parts.db, at.only_branch)
-    return () if branch is None else await base_scopes(parts, OnBranch(caller=at.caller, branch=branch))
-
-
-async def visible_jobs(parts: Parts, caller: Caller, namespace: str, jobs: Sequence[JobRow]) -> list[JobRow]:
-    """Those of some jobs that a caller may see: as a reviewer, or as the agent whose findings they hold."""
-    names = [job.name for job in jobs]
-    seen = await visible(parts, caller, grants.SEE_CANDIDATES, namespace=namespace, names=names)
-    hidden = [job for job in jobs if job.name not in seen]
-    origins = await consolidation.origins(parts.db, hidden) if caller.service_account else {}
-    own = {
-        branch.branch_id
-        for branch in origins.values()
-        if is_agent(caller, branch)
-        and await parts.grants.allowed(caller, grants.OWN_BRANCH, namespace=branch.namespace, name=branch.name)
-    }
-    return [job for job in jobs if job.name in seen or job.branch_id in own]
 
 
 async def _branch(parts: Parts, namespace: str, ref: str) -> BranchRow | None:

@@ -17,7 +17,7 @@ from anabranch.model.answers import DiffEntry
 from anabranch.model.canonical import hash_text
 from anabranch.model.errors import NotFoundError
 from anabranch.model.objects import PublishedFact, RecordDescriptor
-from anabranch.store import records, trie
+from anabranch.store import diffs, records, trie
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -160,9 +160,9 @@ async def diff(  # noqa: PLR0913  (a page has that many bounds)
     after_key: str,
     limit: int,
 ) -> list[DiffEntry]:
-    """What differs between two manifests, by key; see `anabranch.store.records.diff`."""
+    """What differs between two manifests, by key; see `anabranch.store.diffs`."""
     async with db.connection() as conn:
-        found = await records.diff(
+        found = await diffs.page(
             conn,
             line=line,
             from_generation=from_generation,

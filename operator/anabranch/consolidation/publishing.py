@@ -18,7 +18,7 @@ import structlog
 from anabranch.consolidation import holding, planning
 from anabranch.consolidation.outcomes import counts
 from anabranch.model.errors import UnavailableError
-from anabranch.store import batches, candidates, database, jobs, leases, lines, publish, reviews
+from anabranch.store import batches, candidates, database, jobs, leases, lines, publications, publish, reviews
 from anabranch.telemetry.of_operator import CHANGES, GROUPS, LATENCY, LOCK_HELD, PUBLICATIONS, REPLANS
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ async def _check(conn: Connection, own: Sequence[JobRow], decided: Group) -> Non
 async def _finish(conn: Connection, share: Share, manifest: ManifestRow) -> None:
     """Note that a job has published its share of a generation."""
     job, moved, generation = share.job, share.moved, manifest.generation
-    await publish.record_publication(conn, line=job.line, job_id=job.job_id, generation=generation)
+    await publications.record(conn, line=job.line, job_id=job.job_id, generation=generation)
     held_job = await holding.split(conn, job, moved, revision=manifest.revision) if moved else None
     await holding.finished(conn, job)
     await leases.advance(

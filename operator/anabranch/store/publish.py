@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from anabranch.store.manifests import ManifestRow
 
 __all__ = [
-    "AlreadyPublishedError",
     "EventKind",
     "HeadMovedError",
     "NewEvent",
@@ -39,8 +38,6 @@ __all__ = [
     "enter",
     "move_current",
     "prepare",
-    "publication_of",
-    "record_publication",
     "seal",
     "write_ahead",
     "write_generation",
@@ -61,12 +58,6 @@ class RestoreUnderWayError(UnavailableError):
     """A restore, or a large publication, writes the line's records just now."""
 
     code = "RestoreUnderWay"
-
-
-class AlreadyPublishedError(ConflictError):
-    """The job has published before: its work is done."""
-
-    code = "AlreadyPublished"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,25 +312,6 @@ async def move_current(
     )
     await lines.touch(conn, head.line)
     return manifest
-
-
-async def record_publication(conn: Connection, *, line: str, job_id: str, generation: int) -> None:
-    """Note that a job has published, in the transaction that publishes: once per job, whatever crashes.
-
-    Raises:
-        AlreadyPublishedError: If it had before; ``extra["generation"]`` names the generation.
-    """
-    if await _sql.record_publication(conn, line=line, job_id=job_id, generation=generation) is None:
-        earlier = await _sql.publication(conn, line=line, job_id=job_id)
-        raise AlreadyPublishedError(
-            f"The job published generation {earlier} before.", hint="Nothing is left to do.", generation=earlier
-        )
-
-
-async def publication_of(conn: Connection, *, line: str, job_id: str) -> int | None:
-    """The generation that a job has published, or None."""
-    generation: int | None = await _sql.publication(conn, line=line, job_id=job_id)
-    return generation
 
 
 async def _append_events(

@@ -78,15 +78,6 @@ class RecordPage:
     records: Sequence[RecordRow]
 
 
-@dataclass(frozen=True, slots=True)
-class DiffRow:
-    """What one key is in two generations, bodies left out; None where it is absent, or not to be seen."""
-
-    key: str
-    before: RecordRow | None
-    after: RecordRow | None
-
-
 async def read(
     conn: Connection, *, line: str, generation: int | None = None, key: str, scopes: Sequence[str] | None
 ) -> tuple[int, RecordRow | None]:
@@ -120,7 +111,7 @@ async def read_each(conn: Connection, wanted: Sequence[tuple[Place, str]]) -> li
     numbers: dict[Place, int] = {}
     for place, _ in wanted:
         numbers.setdefault(place, len(numbers) + 1)
-    results: list[Reading | AnabranchError] = [_no_line()] * len(wanted)
+    results: list[Reading | AnabranchError] = [no_line()] * len(wanted)
     found = await queries.rows(
         _sql.read_each(
             conn,
@@ -226,51 +217,6 @@ async def facts(conn: Connection, *, line: str, hashes: Collection[bytes]) -> di
     return dict(await queries.rows(found, lambda row: (row["fact_hash"], row["body"])))
 
 
-async def diff(  # noqa: PLR0913  (a page has that many bounds)
-    conn: Connection,
-    *,
-    line: str,
-    from_generation: int,
-    to_generation: int,
-    after_key: str = "",
-    limit: int,
-    scopes: Sequence[str] | None,
-) -> list[DiffRow]:
-    """The keys whose revision differs between two generations, either way round, in the order of the keys.
-
-    Args:
-        conn: A connection.
-        line: The line.
-        from_generation: What ``before`` speaks of.
-        to_generation: What ``after`` speaks of.
-        after_key: The last key of the page before.
-        limit: How many at most. Fewer come only at the end.
-        scopes: Those to be seen; None for all.
-
-    Raises:
-        GoneError: If one of the generations was pruned.
-        NotFoundError: If there never was one of them, or the line.
-    """
-    found = await queries.rows(
-        _sql.diff(
-            conn,
-            line=line,
-            from_generation=from_generation,
-            to_generation=to_generation,
-            after_key=after_key,
-            scopes=_array(scopes),
-            limit=limit,
-        ),
-        lambda row: row,
-    )
-    if not found:
-        raise _no_line()
-    for name, generation in (("from_found", from_generation), ("to_found", to_generation)):
-        if found[0][name] is None:
-            raise manifests.missing(generation, head_generation=found[0]["head_generation"])
-    return [DiffRow(row["key"], _side(row, "from"), _side(row, "to")) for row in found if row["key"] is not None]
-
-
 async def count(conn: Connection, *, line: str, generation: int, scopes: Sequence[str] | None) -> int:
     """How many live records a generation has in some scopes; it reads them all (the manifest has the whole number).
 
@@ -285,13 +231,14 @@ async def count(conn: Connection, *, line: str, generation: int, scopes: Sequenc
 def _found(row: Any) -> Any:
     """The row, if it tells of a manifest."""
     if row is None:
-        raise _no_line()
+        raise no_line()
     if row["generation"] is None:
         raise manifests.missing(row["wanted_generation"], head_generation=row["head_generation"])
     return row
 
 
-def _no_line() -> NotFoundError:
+def no_line() -> NotFoundError:
+    """What is answered about a line that there is not."""
     return NotFoundError("There is no such line.", hint="Check the id.")
 
 
@@ -325,12 +272,3 @@ def _record(row: Any) -> RecordRow:
         body=None if row["tombstone"] else row["body"],
         fact_body=row["fact_body"],
     )
-
-
-_HASHED: Final = ("revision", "scope", "content_hash", "fact_hash", "tombstone")
-
-
-def _side(row: Any, side: str) -> RecordRow | None:
-    if row[f"{side}_revision"] is None:
-        return None
-    return RecordRow(key=row["key"], **{name: row[f"{side}_{name}"] for name in _HASHED})

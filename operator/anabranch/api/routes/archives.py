@@ -4,11 +4,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 
-from anabranch.api.access import OfBaseline, OnBaseline
+from anabranch.api.access import OfBaseline
 from anabranch.api.bodies import RawBody
 from anabranch.api.parts import WithParts
 from anabranch.api.replies import FOREVER, kept, reply
 from anabranch.api.routing import Route
+from anabranch.api.visibility import OnBaseline
 from anabranch.archive import MEDIA_TYPE
 from anabranch.baselines import archives
 from anabranch.identity import grants

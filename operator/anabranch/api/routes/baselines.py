@@ -5,11 +5,12 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import Field
 
-from anabranch.api.access import InNamespace, Namespaced, OfBaseline, OfReadBaseline, OnBaseline, visible
+from anabranch.api.access import Namespaced, OfBaseline, OfReadBaseline
 from anabranch.api.paging import PageQuery, Pager, Paging, QueryModel
 from anabranch.api.parts import Parts, WithParts
 from anabranch.api.replies import ASK_AGAIN, FOREVER, kept, kept_json, reply
 from anabranch.api.routing import Route
+from anabranch.api.visibility import InNamespace, OnBaseline, visible
 from anabranch.baselines import read, records
 from anabranch.domain.proven import ProvenRecord
 from anabranch.identity import grants

@@ -6,12 +6,13 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import Field
 
-from anabranch.api.access import Granted, InNamespace, Namespaced, OfBranch, OfOwnBranch, OnBranch, base_scopes, visible
+from anabranch.api.access import Granted, Namespaced, OfBranch, OfOwnBranch
 from anabranch.api.bodies import JsonBody
 from anabranch.api.paging import PageQuery, Pager, QueryModel
 from anabranch.api.parts import WithParts
 from anabranch.api.replies import ASK_AGAIN, kept, reply
 from anabranch.api.routing import Route, may_fail
+from anabranch.api.visibility import InNamespace, OnBranch, base_scopes, visible
 from anabranch.branches import creation, private, read
 from anabranch.identity import grants
 from anabranch.model.answers import BranchPage, BranchPending, PrivatePage, PrivateRecord, ViewedRecord

@@ -5,11 +5,12 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import Field, model_validator
 
-from anabranch.api.access import OfBaseline, OnBaseline
+from anabranch.api.access import OfBaseline
 from anabranch.api.paging import QueryModel
 from anabranch.api.parts import WithParts
 from anabranch.api.replies import reply
 from anabranch.api.routing import Route, may_fail
+from anabranch.api.visibility import OnBaseline
 from anabranch.feed.cursor import unseal
 from anabranch.feed.poll import CursorExpiredError
 from anabranch.identity import grants

@@ -5,12 +5,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from anabranch.api.access import OfOwnBranch, OnBranch
+from anabranch.api.access import OfOwnBranch
 from anabranch.api.bodies import RawBody
 from anabranch.api.parts import WithParts
 from anabranch.api.replies import FOREVER, held, reply
 from anabranch.api.routes.archives import DigestPath, digest_of
 from anabranch.api.routing import Route
+from anabranch.api.visibility import OnBranch
 from anabranch.branches import evidence
 from anabranch.identity import grants
 from anabranch.model.answers import EvidenceState

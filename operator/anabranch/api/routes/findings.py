@@ -7,12 +7,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Response
 
 from anabranch.api import problems
-from anabranch.api.access import OfOwnBranch, OfReceivingBranch, OnBranch
+from anabranch.api.access import OfOwnBranch, OfReceivingBranch
 from anabranch.api.bodies import RawBody, fit
 from anabranch.api.paging import PageQuery, Pager
 from anabranch.api.parts import Parts, WithParts
 from anabranch.api.replies import reply
 from anabranch.api.routing import Route, may_fail
+from anabranch.api.visibility import OnBranch
 from anabranch.branches import completion, read
 from anabranch.consolidation import admission, receipt
 from anabranch.identity import grants

@@ -5,21 +5,13 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Field
 
-from anabranch.api.access import (
-    NAME,
-    InNamespace,
-    Namespaced,
-    OfJob,
-    OfReview,
-    OnJob,
-    readable_beside,
-    visible_jobs,
-)
+from anabranch.api.access import NAME, Namespaced, OfJob, OfReview
 from anabranch.api.bodies import JsonBody
 from anabranch.api.paging import PageQuery, Pager, Paging
 from anabranch.api.parts import WithParts
 from anabranch.api.replies import ASK_AGAIN, kept, reply
 from anabranch.api.routing import Route, may_fail
+from anabranch.api.visibility import InNamespace, OnJob, readable_beside, visible_jobs
 from anabranch.consolidation import read, review
 from anabranch.identity import grants
 from anabranch.model.answers import CandidatePage, JobPage, ReviewAnswer, TransitionPage

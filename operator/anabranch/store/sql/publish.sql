@@ -42,13 +42,3 @@ SELECT :line, e.sequence, e.event_id, e.kind, e.scope, e.key, e.revision, e.cont
 FROM unnest(:sequences::bigint[], :event_ids::text[], :kinds::text[], :scopes::text[], :keys::text[],
             :revisions::bigint[], :content_hashes::bytea[], :origin_branches::text[])
     AS e (sequence, event_id, kind, scope, key, revision, content_hash, origin_branch);
-
--- name: record_publication(line, job_id, generation)$
--- Note that a job has published; nothing comes back when it had already.
-INSERT INTO publications (line, job_id, generation) VALUES (:line, :job_id, :generation)
-ON CONFLICT DO NOTHING
-RETURNING generation;
-
--- name: publication(line, job_id)$
--- The generation that a job has published.
-SELECT generation FROM publications WHERE line = :line AND job_id = :job_id;
