@@ -35,6 +35,22 @@ async def test_events_trickle_and_are_all_told_in_a_hurry_at_the_end():
     await asyncio.wait({sending})
 
 
+async def test_events_step_aside_for_more_urgent_writes():
+    kube = Kube()
+    announcer = Announcer(kube, instance="test")
+    for number in range(40):
+        about = ObjectRef(BRANCH, "team", f"run-{number}", f"uid-{number}")
+        announcer.tell(about, Occurrence("Forked", f"Forked {number}.", key="1"))
+    announcer.step_aside(60)
+    sending = asyncio.create_task(announcer.run())
+    await asyncio.sleep(0.3)
+    assert len(kube.told) == 4  # one of each that send, and none of them again before 0.8 s
+    await announcer.drain(5)
+    assert len(kube.told) == 40
+    sending.cancel()
+    await asyncio.wait({sending})
+
+
 async def test_a_queue_that_does_not_empty_holds_up_no_end():
     announcer = Announcer(Kube(), instance="test")
     announcer.tell(ObjectRef(BRANCH, "team", "run", "uid"), Occurrence("Forked", "Forked.", key="1"))

@@ -1,7 +1,8 @@
 """Kubernetes Events for what happened, told in the background.
 
 An Event must never hold up or fail the status that it accompanies, so it is queued and sent after it, and no faster
-than kubelets send theirs: what tells of a thousand forks must not delay the next ones. A process that dies with Events
+than kubelets send theirs; while many statuses are being written, slower still, since each Event costs the API server
+what a status costs it: what tells of a thousand forks must not delay the next ones. A process that dies with Events
 in its queue tells them never, and two processes that see the same transition tell it once (its name is made from what
 it tells): at most once, nearly always once. Conditions in `status` are what to rely on.
 """
@@ -27,6 +28,7 @@ _log = structlog.get_logger(__name__)
 _QUEUED: Final = 20_000
 _PARALLEL: Final = 4
 _A_SECOND: Final = 50
+_A_SECOND_ASIDE: Final = 5
 
 
 class Announcer:
@@ -42,6 +44,11 @@ class Announcer:
         self._instance = instance
         self._queue: asyncio.Queue[tuple[ObjectRef, Occurrence]] = asyncio.Queue(_QUEUED)
         self._hurry = asyncio.Event()
+        self._aside_until = 0.0
+
+    def step_aside(self, seconds: float) -> None:
+        """Leave the API server to more urgent writes for so long: Events go on, but few."""
+        self._aside_until = asyncio.get_running_loop().time() + seconds
 
     def tell(self, about: ObjectRef, occurrence: Occurrence) -> None:
         """Send an Event soon."""
@@ -77,5 +84,9 @@ class Announcer:
             finally:
                 self._queue.task_done()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_PARALLEL / _A_SECOND):
+                async with asyncio.timeout(_PARALLEL / self._a_second()):
                     await self._hurry.wait()
+
+    def _a_second(self) -> int:
+        aside = asyncio.get_running_loop().time() < self._aside_until
+        return _A_SECOND_ASIDE if aside else _A_SECOND

@@ -53,6 +53,8 @@ _WRITE_SECONDS: Final = 3.0
 """Not more than what a Lease outlasts its renewal deadline by (see `Leadership.leading`)."""
 
 _REMEMBERED: Final = 50_000
+_MANY: Final = 16
+_ASIDE_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,8 @@ class Projector:
             unverified = [row for row in unverified if not self._reconciler.is_busy(_key(row))]
             sheets = await self._sheets(conn, [*rows, *unverified])
         rows += [row for row in unverified if not self._is_verified(row, sheets.get(row.uid))]
+        if len(rows) > _MANY:
+            self._announcer.step_aside(_ASIDE_SECONDS)
         shown = await asyncio.gather(
             *(self._show(row, sheets[row.uid]) for row in rows if row.uid in sheets), return_exceptions=True
         )
