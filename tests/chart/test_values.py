@@ -249,7 +249,7 @@ def test_the_migration_is_no_hook_and_has_a_new_name_whenever_it_changes(render)
     assert plain["metadata"]["name"] == job({**EXISTING, "api": {"replicas": 5}})["metadata"]["name"]
     assert plain["metadata"]["name"] != job({**EXISTING, "image": {"tag": "2"}})["metadata"]["name"]
     assert plain["metadata"]["name"] != job({**EXISTING, "migration": {"backoffLimit": 3}})["metadata"]["name"]
-    assert plain["spec"]["template"]["spec"]["containers"][0]["args"] == ["migrate"]
+    assert plain["spec"]["template"]["spec"]["containers"][0]["args"] == ["migrate", "--wait-server=120"]
 
 
 def test_without_the_migration_the_pods_wait_for_somebody_elses(render):
@@ -276,7 +276,7 @@ def test_trial_the_passwords_are_drawn_and_each_role_has_its_own(render):
             == f"postgresql://{user}:{secret['password']}@anabranch-database.{NAMESPACE}.svc:5432/anabranch"
         )
     migrate = rendered.container("anabranch-migrate")
-    assert migrate["args"] == ["migrate", "--roles-from-env"]
+    assert migrate["args"] == ["migrate", "--wait-server=120", "--roles-from-env"]
     environment = rendered.env("anabranch-migrate")
     assert environment["ANABRANCH_MIGRATE_DSN"] == ("anabranch-database-admin", "dsn")
     assert environment["ANABRANCH_API_PASSWORD"] == ("anabranch-database-api", "password")

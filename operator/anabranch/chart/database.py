@@ -102,7 +102,8 @@ class Migration(Values):
         description="Whether the release migrates. Where you run `anabranch migrate` yourself, the pods wait for it.",
     )
     backoff_limit: Annotated[int, Field(ge=0, le=100)] = Field(
-        default=10, description="How often it is tried again: a new database may not answer at once."
+        default=10,
+        description="How often it is tried again. Each try waits two minutes for a server that is not up yet.",
     )
     wait_seconds: Annotated[int, Field(ge=10, le=86_400)] = Field(
         default=600, description="How long new pods wait for the schema before they begin anew."

@@ -32,7 +32,15 @@ from anabranch.store import migrate
     type=click.IntRange(min=0),
     help="Migrate nothing: wait so long for somebody else to do it. Any of the three roles will do.",
 )
-def command(dsn: str, *, roles_from_env: bool, wait: int | None) -> None:
+@click.option(
+    "--wait-server",
+    metavar="SECONDS",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="First wait so long for a server that is not up yet. One that refuses the login is not waited for.",
+)
+def command(dsn: str, *, roles_from_env: bool, wait: int | None, wait_server: int) -> None:
     """Bring the database to this version's schema.
 
     Safe to run again, and by several at once: one migrates, the others wait.
@@ -40,17 +48,26 @@ def command(dsn: str, *, roles_from_env: bool, wait: int | None) -> None:
     if wait is not None:
         if roles_from_env:
             raise click.UsageError("--wait migrates nothing, so it makes no roles: leave out --roles-from-env.")
-        found = asyncio.run(migrate.wait(dsn, seconds=wait, say=lambda text: click.echo(text, err=True)))
+        if wait_server:
+            raise click.UsageError("--wait waits for the server, too: leave out --wait-server.")
+        found = asyncio.run(migrate.wait(dsn, seconds=wait, say=_say))
     else:
-        found = asyncio.run(_migrate(dsn, roles=_passwords() if roles_from_env else None))
+        roles = _passwords() if roles_from_env else None
+        found = asyncio.run(_migrate(dsn, roles=roles, patience=wait_server))
     click.echo(f"The database is at schema {found}.")
 
 
-async def _migrate(dsn: str, *, roles: migrate.RolePasswords | None) -> str:
+async def _migrate(dsn: str, *, roles: migrate.RolePasswords | None, patience: int) -> str:
+    if patience:
+        await migrate.wait_for_server(dsn, seconds=patience, say=_say)
     if roles is None:
         return await migrate.upgrade(dsn)
     await migrate.ensure_roles(dsn, roles)
     return await migrate.upgrade(dsn, password=roles.migrate)
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
 
 
 def _passwords() -> migrate.RolePasswords:

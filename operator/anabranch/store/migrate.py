@@ -17,18 +17,20 @@ import hmac
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import asyncpg
 
 from anabranch.model.errors import InvalidInputError, UnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from sqlalchemy import Connection as SyncConnection
 
     from anabranch.store.database import Connection
+
+T = TypeVar("T")
 
 MIGRATE_ROLE: Final = "anabranch_migrate"
 OPERATOR_ROLE: Final = "anabranch_operator"
@@ -42,6 +44,13 @@ _LOCK: Final = 0x616E6162  # "anab": any number that no other program on this da
 _SCRAM_ITERATIONS: Final = 4096
 _ATTEMPTS: Final = 6
 _PAUSE_SECONDS: Final = 1.0
+_ABSENT: Final = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.TooManyConnectionsError,
+)
 
 
 class SchemaMismatchError(UnavailableError):
@@ -52,6 +61,10 @@ class SchemaMismatchError(UnavailableError):
 
 class SchemaNewerError(SchemaMismatchError):
     """It is at one that this code has not heard of, and that was not made for it, too."""
+
+
+class ServerAbsentError(UnavailableError):
+    """There is no server that takes logins: it is not there yet, still starts, or has no place for one more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,19 +185,53 @@ async def wait(dsn: str, *, seconds: float, say: Callable[[str], None]) -> str:
         SchemaNewerError: At once: no waiting helps.
         UnavailableError: If at the end the server does not answer, or the schema is still an older one.
     """
+
+    async def look() -> str:
+        conn = await _connect(dsn)
+        try:
+            return await check(conn)
+        finally:
+            await conn.close()
+
+    return await _patiently(
+        look, seconds=seconds, say=say, passing=lambda error: not isinstance(error, SchemaNewerError)
+    )
+
+
+async def wait_for_server(dsn: str, *, seconds: float, say: Callable[[str], None]) -> None:
+    """Wait until there is a server that lets this login in.
+
+    Args:
+        dsn: Of any role, ``postgresql://…``.
+        seconds: How long at most.
+        say: Is told what it waits for, once for each thing.
+
+    Raises:
+        ServerAbsentError: If at the end there is none.
+        UnavailableError: At once, if there is one that refuses the login.
+    """
+
+    async def log_in() -> None:
+        await (await _connect(dsn)).close()
+
+    await _patiently(log_in, seconds=seconds, say=say, passing=lambda error: isinstance(error, ServerAbsentError))
+
+
+async def _patiently(
+    attempt: Callable[[], Awaitable[T]],
+    *,
+    seconds: float,
+    say: Callable[[str], None],
+    passing: Callable[[UnavailableError], bool],
+) -> T:
+    """Try again until it succeeds, it fails in a way that no waiting helps, or the time is over."""
     now = asyncio.get_running_loop().time
     deadline, said = now() + seconds, ""
     while True:
         try:
-            conn = await _connect(dsn)
-            try:
-                return await check(conn)
-            finally:
-                await conn.close()
-        except SchemaNewerError:
-            raise
+            return await attempt()
         except UnavailableError as error:
-            if now() >= deadline:
+            if now() >= deadline or not passing(error):
                 raise
             if error.detail != said:
                 said = error.detail
@@ -258,7 +305,8 @@ async def _connect(
             dsn, user=user, password=password, server_settings={"application_name": "anabranch migrate"}
         )
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-        raise UnavailableError(
+        kind = ServerAbsentError if isinstance(error, _ABSENT) else UnavailableError
+        raise kind(
             f"Postgres cannot be reached: {error}.", hint="Check that the server runs and that the DSN is right."
         ) from error
 
