@@ -90,7 +90,9 @@ def test_no_role_of_a_release_holds_a_wildcard_deletes_or_reaches_secrets(render
             assert not {"secrets", "serviceaccounts/token", "pods/exec"} & set(rule["resources"])
     accounts = {subject["name"] for each in rendered.of("ClusterRoleBinding") for subject in each["subjects"]}
     assert accounts == {"anabranch-operator", "anabranch-api", "anabranch-uninstall"}
-    for name in accounts:
+    bound = {each["roleRef"]["name"] for each in rendered.of("ClusterRoleBinding")}
+    assert bound == accounts | {"anabranch-operator-served"}
+    for name in bound:
         assert "delete" not in {verb for rule in rendered.get("ClusterRole", name)["rules"] for verb in rule["verbs"]}
 
 
@@ -114,6 +116,39 @@ def test_who_uninstalls_may_stop_the_operator_let_baselines_go_and_nothing_else(
         },
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
     ]
+
+
+def test_an_operator_of_some_namespaces_has_rights_in_those_alone(render):
+    rendered = render({**EXISTING, "operator": {"namespaces": ["blue", NAMESPACE]}})
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "anabranch-operator-served"}
+    operator = {"kind": "ServiceAccount", "name": "anabranch-operator", "namespace": NAMESPACE}
+    bindings = [each for each in rendered.of("RoleBinding") if each["roleRef"] == role]
+    assert [each["metadata"]["namespace"] for each in bindings] == ["blue", NAMESPACE]
+    assert len({(each["metadata"]["namespace"], each["metadata"]["name"]) for each in rendered.of("RoleBinding")}) == 4
+    for each in bindings:
+        assert each["subjects"] == [operator]
+        assert each["metadata"]["labels"]["app.kubernetes.io/instance"] == "anabranch"
+    assert not [each for each in rendered.of("ClusterRoleBinding") if each["roleRef"] == role]
+    # What is bound for the whole cluster then concerns what belongs to no namespace.
+    bound = [each["roleRef"]["name"] for each in rendered.of("ClusterRoleBinding") if operator in each["subjects"]]
+    rules = [rule for name in bound for rule in rendered.get("ClusterRole", name)["rules"]]
+    assert {resource for rule in rules for resource in rule["resources"]} == {
+        "namespaces",
+        "subjectaccessreviews",
+        "customresourcedefinitions",
+        "validatingadmissionpolicies",
+        "validatingadmissionpolicybindings",
+    }
+    assert rendered.container("anabranch-operator")["args"][-2:] == ["--namespace=blue", f"--namespace={NAMESPACE}"]
+
+
+def test_an_operator_of_all_namespaces_has_the_same_rights_everywhere(render):
+    rendered = render()
+    assert (
+        rendered.get("ClusterRoleBinding", "anabranch-operator-served")["roleRef"]["name"]
+        == "anabranch-operator-served"
+    )
+    assert {each["metadata"]["namespace"] for each in rendered.of("RoleBinding")} == {NAMESPACE}
 
 
 def selects(policy, labels):

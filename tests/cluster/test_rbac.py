@@ -124,7 +124,7 @@ def test_a_namespaces_admin_hands_out_the_roles_and_no_more(installed, namespace
     bind = ("create", "rolebinding", "--user=somebody", f"-n{namespace}", f"--as={user}")
     for role in ("anabranch-agent", "anabranch-reviewer", "anabranch-publisher", "anabranch-viewer"):
         installed.kubectl(*bind, role, f"--clusterrole={role}")
-    for role in ("anabranch-operator", "anabranch-api", "cluster-admin"):
+    for role in ("anabranch-operator", "anabranch-operator-served", "anabranch-api", "cluster-admin"):
         with pytest.raises(DevclusterError, match="forbidden"):
             installed.kubectl(*bind, role, f"--clusterrole={role}")
 

@@ -10,7 +10,7 @@ from anabranch.manifests import install
 def roles(*, people):
     for item in install():
         name = item["metadata"]["name"].removeprefix("anabranch-")
-        if item["kind"] in {"Role", "ClusterRole"} and (name in {"operator", "api"}) is not people:
+        if item["kind"] in {"Role", "ClusterRole"} and (name in {"operator", "operator-served", "api"}) is not people:
             yield item
 
 

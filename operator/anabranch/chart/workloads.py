@@ -42,7 +42,10 @@ class Operator(Pods):
         default=1, description="Processes. A second one takes over within ten seconds, and works on jobs meanwhile."
     )
     workers: Annotated[int, Field(ge=1, le=64)] = Field(default=4, description="Jobs that each works on at once.")
-    namespaces: list[Name] = Field(default_factory=list, description="Serve only these. Empty: all namespaces.")
+    namespaces: list[Name] = Field(
+        default_factory=list,
+        description="Serve only these, which must exist; its rights are then confined to them. Empty: all namespaces.",
+    )
     git_credentials_secret: OptionalName = Field(
         default="",
         description="Secret whose key `credentials` holds lines `https://user:token@host`, as `git credential-store` "
