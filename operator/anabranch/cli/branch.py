@@ -13,7 +13,7 @@ import click
 from anabranch.cli.calls import as_json, call
 from anabranch.cli.completion import names
 from anabranch.cli.connection import Connection, cluster_options, connection_options
-from anabranch.cli.output import output_option, show
+from anabranch.cli.output import hint, output_option, show
 
 if TYPE_CHECKING:
     from anabranch.client import AnabranchClient
@@ -180,6 +180,7 @@ def submit(
         return as_json(receipt)
 
     show(call(connection, ask), output)
+    hint(f"What becomes of it: anabranch branch show {branch} -n {connection.namespace}")
 
 
 @command.command("complete")

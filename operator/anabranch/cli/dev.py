@@ -13,7 +13,12 @@ from anabranch.model.errors import NotFoundError
 
 
 @click.command()
-@click.option("--dir", "directory", type=click.Path(file_okay=False, path_type=Path), help="Where it keeps everything.")
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where it keeps everything.  [default: a folder of yours that outlives a restart]",
+)
 @click.option("--down", is_flag=True, help="Stop it and delete what it made.")
 def command(directory: Path | None, *, down: bool) -> None:
     """Leave a cluster, Postgres, the operator and the API running, and print how to talk to them.
@@ -38,13 +43,15 @@ Running. In a shell:
   export PATH={Path(sys.executable).parent}:{kubectl.parent}:$PATH
   export ANABRANCH_URL={stack.api_url}
   export ANABRANCH_AUDIENCE={stack.audience}
+  export ANABRANCH_DSN='{stack.api_dsn}'
 
   kubectl apply -f examples/
   kubectl -n anabranch-examples wait --for=condition=Ready baseline/handbook branch/fix-flaky-build
   anabranch doctor
   anabranch branch submit fix-flaky-build build#when-a-build-hangs '{{"text": "Drain the cache node first."}}' \\
       --evidence README.md -n anabranch-examples --service-account build-agent
-  kubectl -n anabranch-examples get consolidationjobs    # the example's own waits for two findings: submit another one
+  kubectl -n anabranch-examples wait --for=condition=Complete consolidationjob/first-finding
+  anabranch baseline history handbook -n anabranch-examples
 
 Logs: {stack.log("operator")}, {stack.log("api")}
 Stop it: anabranch dev --down{f" --dir {directory}" if directory else ""}"""

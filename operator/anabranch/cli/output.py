@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -61,6 +62,12 @@ def show(value: Any, output: str, *, columns: Mapping[str, Column] | None = None
     else:
         text = as_yaml(value)
         click.echo(text if output == "yaml" else visible(text), nl=False)
+
+
+def hint(text: str) -> None:
+    """Tell a person what to type next; scripts are not told."""
+    if sys.stderr.isatty():
+        click.echo(click.style(text, dim=True), err=True)
 
 
 def visible(text: str) -> str:

@@ -14,7 +14,7 @@ from anabranch.cli.calls import as_json, call
 from anabranch.cli.candidates import describe
 from anabranch.cli.completion import names
 from anabranch.cli.connection import Connection, connection_options
-from anabranch.cli.output import take
+from anabranch.cli.output import hint, take
 from anabranch.model.errors import ForbiddenError, NotFoundError, NotReadyError
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def review(
         _patch(connection, job, decisions)
         check_guard(connection)
     click.echo(f"{len(decisions)} decided in {job}.")
+    hint(f"What comes of it: anabranch job show {job} -n {connection.namespace}")
 
 
 def decided(accept: tuple[str, ...], reject: tuple[str, ...], reason: str) -> dict[str, str]:
