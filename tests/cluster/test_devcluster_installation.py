@@ -27,9 +27,8 @@ def own_cluster(cluster):
 @pytest.fixture
 def clean(own_cluster):
     yield own_cluster
-    # A definition that is deleted before it is served may take the API server minutes: it backs off between its tries.
-    if own_cluster.kubectl("get", "crd", "--output=name"):
-        own_cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+    found = own_cluster.get("crd")["items"]
+    installation.wait_until_served(own_cluster, [item["metadata"]["name"] for item in found])
     document = json.dumps({"apiVersion": "v1", "kind": "List", "items": [*DEFINITIONS, *reversed(OTHERS)]})
     own_cluster.kubectl("delete", "--ignore-not-found", "--filename=-", stdin=document)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import time
 from typing import TYPE_CHECKING, Any
 
 from anabranch.devcluster.errors import DevclusterError
@@ -20,6 +21,9 @@ MARK = "anabranch.dev/local-stack"
 
 DELETION = "120s"
 """How long the deletion of everything may take: namespaces are emptied first."""
+
+SERVING_SECONDS = 60
+"""How long an API server may take from a definition to serving it."""
 
 Manifest = dict[str, Any]
 
@@ -41,8 +45,32 @@ def install(cluster: Cluster, *, owner: str, definitions: list[Manifest], others
         )
     ours = [manifest for manifest in definitions if _name(manifest) not in theirs]
     cluster.apply([_marked(manifest, owner) for manifest in [*ours, *others]])
-    served = [f"crd/{manifest['metadata']['name']}" for manifest in definitions]
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", *served)
+    wait_until_served(cluster, [manifest["metadata"]["name"] for manifest in definitions])
+
+
+def wait_until_served(cluster: Cluster, definitions: list[str]) -> None:
+    """Waits until objects of each definition, by its name, can be listed.
+
+    A definition says that it is established a moment before it is served, and one that is deleted within that moment
+    may take the API server minutes: it cannot list what is to be deleted with it, and backs off between its tries.
+
+    Raises:
+        DevclusterError: That did not come.
+    """
+    if not definitions:
+        return
+    deadline = time.monotonic() + SERVING_SECONDS
+    established = [f"crd/{name}" for name in definitions]
+    cluster.kubectl("wait", "--for=condition=Established", f"--timeout={SERVING_SECONDS}s", *established)
+    while True:
+        try:
+            cluster.kubectl("get", ",".join(definitions), "--all-namespaces", "--output=name")
+        except DevclusterError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+        else:
+            return
 
 
 def uninstall(cluster: Cluster, *, owner: str, definitions: list[Manifest], others: list[Manifest]) -> None:
