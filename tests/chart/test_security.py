@@ -115,6 +115,12 @@ def test_who_uninstalls_may_stop_the_operator_let_baselines_go_and_nothing_else(
             "verbs": ["get", "patch"],
         },
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
+        {
+            "apiGroups": ["coordination.k8s.io"],
+            "resources": ["leases"],
+            "resourceNames": ["anabranch-operator"],
+            "verbs": ["delete"],
+        },
     ]
 
 

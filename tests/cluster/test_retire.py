@@ -9,7 +9,7 @@ import pytest
 from anabranch.baselines import retiring
 from anabranch.baselines.finalizer import FINALIZER
 from anabranch.kube.client import KubeClient
-from anabranch.manifests import DEFAULT_NAMESPACE, OPERATOR_ACCOUNT
+from anabranch.manifests import DEFAULT_NAMESPACE, LEASE, OPERATOR_ACCOUNT
 from anabranch.model.errors import UnavailableError
 
 LABELS = {"app.kubernetes.io/name": "anabranch", "app.kubernetes.io/component": "operator"}
@@ -76,6 +76,13 @@ async def test_the_operator_ends_and_only_its_own_finalizer_goes(deployed, names
     assert finalizers(deployed, namespace, "facts") == ["example.org/theirs"]
     assert said == ["The operator is stopped.", f"Baseline {namespace}/facts goes by itself now; its data stays."]
     assert await retire(deployed) == ["The operator is stopped."]
+
+
+async def test_its_lease_goes_with_it(deployed):
+    metadata = {"name": LEASE, "namespace": DEFAULT_NAMESPACE}
+    deployed.apply([{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": {}}])
+    await retire(deployed)
+    assert deployed.kubectl("get", "leases", f"--namespace={DEFAULT_NAMESPACE}", "--output=name") == ""
 
 
 async def test_while_data_is_being_deleted_nothing_is_changed(deployed, namespace, baseline):

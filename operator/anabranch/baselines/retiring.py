@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 from anabranch.baselines.finalizer import FINALIZER
 from anabranch.kube.errors import ObjectNotFoundError, StaleObjectError
 from anabranch.kube.finalizers import set_finalizer
-from anabranch.kube.kinds import BASELINE, DEFINITION, DEPLOYMENT, POD
+from anabranch.kube.kinds import BASELINE, DEFINITION, DEPLOYMENT, LEASE, POD
+from anabranch.manifests import LEASE as LEASE_NAME
 from anabranch.model.errors import AnabranchError, ConflictError, UnavailableError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class DeletionUnderWayError(ConflictError):
 async def retire(
     kube: KubeClient, *, namespace: str, deployment: str, seconds: float, say: Callable[[str], None]
 ) -> None:
-    """Stop the operator, and take its finalizer off every Baseline. Safe to repeat.
+    """Stop the operator, take its finalizer off every Baseline, and delete its Lease. Safe to repeat.
 
     Args:
         kube: The API server, as an account that may do both.
@@ -52,6 +53,7 @@ async def retire(
     """
     if await kube.find(DEFINITION, name=f"{BASELINE.plural}.{BASELINE.group}") is None:
         say("There are no Baselines: their kind is not defined any more.")
+        await _forget_leader(kube, namespace=namespace)
         return
     await _refuse_deletions(kube)
     replicas = await _scale(kube, 0, namespace=namespace, deployment=deployment)
@@ -65,6 +67,7 @@ async def retire(
         with contextlib.suppress(AnabranchError):
             await _scale(kube, max(replicas, 1), namespace=namespace, deployment=deployment)
         raise
+    await _forget_leader(kube, namespace=namespace)
 
 
 async def _release_all(kube: KubeClient, *, say: Callable[[str], None]) -> None:
@@ -97,6 +100,12 @@ async def _release(kube: KubeClient, *, namespace: str, name: str, uid: str) -> 
             await asyncio.sleep(_PAUSE_SECONDS)  # somebody changed it between reading and writing
         else:
             return
+
+
+async def _forget_leader(kube: KubeClient, *, namespace: str) -> None:
+    """Delete the Lease: operators made it, so it belongs to no release and would stay."""
+    with contextlib.suppress(ObjectNotFoundError):
+        await kube.call("DELETE", LEASE.path(namespace=namespace, name=LEASE_NAME))
 
 
 async def _scale(kube: KubeClient, replicas: int, *, namespace: str, deployment: str) -> int:

@@ -102,7 +102,7 @@ class Uninstall(Values):
     hook: bool = Field(
         default=True,
         description="Whether a Job stops the operator and takes its finalizer off Baselines before the release goes, "
-        "so that no namespace hangs afterwards. It deletes nothing.",
+        "so that no namespace hangs afterwards. It deletes no data.",
     )
 
 

@@ -26,7 +26,7 @@ from anabranch.manifests import DEFAULT_NAMESPACE, OPERATOR_ACCOUNT
 def command(kubeconfig: str | None, system_namespace: str, deployment: str, wait: int) -> None:
     """Stop the operator and take its finalizer off every Baseline, so that nothing hangs when it is gone.
 
-    It deletes nothing. Where the data of a Baseline is being deleted it refuses, and the operator runs on.
+    It deletes no data. Where the data of a Baseline is being deleted it refuses, and the operator runs on.
     """
     asyncio.run(_retire(kubeconfig, namespace=system_namespace, deployment=deployment, seconds=wait))
 
