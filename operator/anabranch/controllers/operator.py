@@ -155,23 +155,28 @@ class _Process:
         """Work until told to stop, or until leadership is lost."""
         with _signals(stop):
             async with (
-                self._leadership.campaign(),
                 inner_port(
                     OPERATOR_SHOWN, self._health, host=self._settings.health_host, port=self._settings.health_port
                 ),
                 _background(self._announcer.run(), name="events") as events,
             ):
-                queue = listen(self._db, dsn=self._settings.listen_dsn, ring=self._ring)
-                async with (
-                    _background(self._queue.run(), name="wake queue") as looking,
-                    _background(queue, name="notifications") as listening,
-                ):
-                    await _first(stop.wait(), self._leadership.acquired(), tasks=(events, looking, listening))
-                    if not stop.is_set():
-                        await self._lead(stop, (events, looking, listening))
-                    await self._workers.stop(_GRACE_SECONDS)
-                await self._reconciler.close()
+                async with self._leadership.campaign():
+                    await self._campaign(stop, events)
+                # Another process leads by now: what is left to be told is no business of a leader's.
                 await self._announcer.drain(_GRACE_SECONDS)
+
+    async def _campaign(self, stop: asyncio.Event, events: asyncio.Task[None]) -> None:
+        """Work on what is due, and lead as soon as no other process does."""
+        queue = listen(self._db, dsn=self._settings.listen_dsn, ring=self._ring)
+        async with (
+            _background(self._queue.run(), name="wake queue") as looking,
+            _background(queue, name="notifications") as listening,
+        ):
+            await _first(stop.wait(), self._leadership.acquired(), tasks=(events, looking, listening))
+            if not stop.is_set():
+                await self._lead(stop, (events, looking, listening))
+            await self._workers.stop(_GRACE_SECONDS)
+        await self._reconciler.close()
 
     async def _lead(self, stop: asyncio.Event, tasks: Iterable[asyncio.Task[Any]]) -> None:
         """Watch and write, until told to stop or until leadership is lost."""
