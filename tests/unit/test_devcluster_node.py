@@ -48,6 +48,15 @@ def test_a_program_of_our_own_source_is_named_after_it(tmp_path, monkeypatch):
     assert binaries.path("pause") == first
 
 
+def test_root_of_a_container_that_may_make_no_namespaces_is_told_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "PATH", str(tmp_path))
+    (tmp_path / "unshare").write_text("#!/bin/sh\necho unshare failed: Operation not permitted >&2; exit 1\n")
+    (tmp_path / "unshare").chmod(0o755)
+    assert "root may make none here: unshare failed: Operation not permitted" in machine._confined()
+    (tmp_path / "unshare").write_text("#!/bin/sh\n")
+    assert "namespaces" not in (machine._confined() or "")
+
+
 def test_packages_are_announced_before_they_are_installed(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "apt-get").write_text("#!/bin/sh\necho no network; exit 100\n")

@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import tarfile
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +24,7 @@ from anabranch.devcluster.errors import DevclusterError
 from anabranch.devcluster.node import machine
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from anabranch.devcluster.folders import Say
 
@@ -71,6 +72,20 @@ def available() -> str | None:
     if kind.docker_answers():
         return None
     return machine.available()
+
+
+def prepare(*, say: Say = folders.silent) -> None:
+    """Brings what every build here needs, once: where there is no docker, programs and a base image.
+
+    Args:
+        say: Takes progress, and what is about to be installed on the machine.
+
+    Raises:
+        DevclusterError: Something of it cannot be had.
+    """
+    if not kind.docker_answers():
+        with _buildah_here(say) as buildah:
+            buildah.base(say)
 
 
 def build(archive: Path, *, say: Say = folders.silent) -> Image:
@@ -144,10 +159,7 @@ def _docker(name: str, archive: Path, say: Say) -> None:
 
 
 def _buildah(name: str, archive: Path, say: Say) -> None:
-    machine.install(machine.IMAGE_PROGRAMS, say=say)
-    storage = folders.cache() / "images"
-    with folders.exclusive(storage, waiting=lambda: say("another process is building an image: waiting for it")):
-        buildah = _Buildah(storage)
+    with _buildah_here(say) as buildah:
         base = buildah.base(say)
         values = arguments()
         given = values | {"BASE": base, "PIP_CERT": INSIDE}
@@ -168,6 +180,15 @@ def _buildah(name: str, archive: Path, say: Say) -> None:
         )
         buildah.run("push", "--quiet", name, f"docker-archive:{archive}:{name}")
         buildah.run("rmi", "--prune")  # what the name meant before
+
+
+@contextmanager
+def _buildah_here(say: Say) -> Iterator[_Buildah]:
+    """This machine's buildah, for one process at a time."""
+    machine.install(machine.IMAGE_PROGRAMS, say=say)
+    storage = folders.cache() / "images"
+    with folders.exclusive(storage, waiting=lambda: say("another process is building an image: waiting for it")):
+        yield _Buildah(storage)
 
 
 class _Buildah:

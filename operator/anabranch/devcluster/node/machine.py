@@ -14,7 +14,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from anabranch.devcluster.errors import DevclusterError
-from anabranch.devcluster.node import addresses
+from anabranch.devcluster.node import addresses, cgroups
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -38,6 +38,9 @@ PROGRAMS: Final[Mapping[str, str]] = {
 IMAGE_PROGRAMS: Final[Mapping[str, str]] = {"buildah": "buildah", "mmdebstrap": "mmdebstrap"}
 """What builds an image where there is no docker."""
 
+NAMESPACES: Final = ("--mount", "--net", "--pid")
+"""A node's own, as unshare and nsenter name them."""
+
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/lib/cni"
 
 
@@ -49,6 +52,23 @@ def available() -> str | None:
         return "A node needs root."
     if absent(PROGRAMS) and not shutil.which("apt-get"):
         return f"A node needs {', '.join(sorted(absent(PROGRAMS)))}, and there is no apt-get to install it with."
+    return _confined()
+
+
+def _confined() -> str | None:
+    """What a container that this is may not do and a node must, if anything."""
+    probe = subprocess.run(
+        ["unshare", *NAMESPACES, "--fork", "--mount-proc", "true"],
+        check=False,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env={"PATH": PATH},
+    )
+    if probe.returncode:
+        return f"A node needs namespaces of its own, and root may make none here: {probe.stderr.strip()}."
+    if not os.access(cgroups.TOP, os.W_OK):
+        return f"A node needs cgroups of its own, and {cgroups.TOP} is read-only here."
     return None
 
 

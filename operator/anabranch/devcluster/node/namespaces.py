@@ -109,14 +109,13 @@ def enter(processes: Processes, *command: str | Path) -> list[str]:
     pid = first(processes)
     if pid is None:
         raise DevclusterError("No node runs here.", hint="Start it: python -m anabranch.devcluster up --node")
-    namespaces = ("--mount", "--net", "--pid")
-    return [_program("nsenter"), f"--target={pid}", *namespaces, "--", *map(str, command)]
+    return [_program("nsenter"), f"--target={pid}", *machine.NAMESPACES, "--", *map(str, command)]
 
 
 def _make(processes: Processes, descriptor: int) -> None:
     unshare: list[str | Path] = [
         _program("unshare"),
-        *("--mount", "--net", "--pid", "--fork", "--kill-child=SIGKILL", "--propagation=slave", "--mount-proc"),
+        *(*machine.NAMESPACES, "--fork", "--kill-child=SIGKILL", "--propagation=slave", "--mount-proc"),
         binaries.path("pause"),
     ]
     # unshare itself does not listen to SIGTERM while its child runs.
