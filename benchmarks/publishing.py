@@ -5,9 +5,9 @@ after one costs more, and in a large line nearly each change is such a first one
 does: nodes fetched and hashed before the lock, then versions, nodes, manifest and events in one durable transaction.
 
 What limits the ratio is the trie's depth. A hundred changes in ten thousand records rewrite 99 nodes, of 2.2 KB since
-their records hang right below; in a million they rewrite 298, of 0.7 KB: as many bytes, in three times the rows, each on
-a page of its own. Half of the difference is Postgres fetching, closing and inserting them (18 of 39 ms in statements,
-next to 9 of 24), most of the rest is Python parsing and hashing them.
+their records hang right below; in a million they rewrite 298, of 0.7 KB: as many bytes, in three times the rows, each
+on a page of its own. Half of the difference is Postgres fetching, closing and inserting them (18 of 39 ms in
+statements, next to 9 of 24), most of the rest is Python parsing and hashing them.
 """
 
 from __future__ import annotations
