@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.store.served import serving
+from tests.store.working import Place
 
+from anabranch.client import transport
 from anabranch.devcluster import databases
 from anabranch.devcluster.postgres import with_database
 from anabranch.devcluster.stack import TEMPORARY
@@ -97,3 +100,22 @@ async def api_db(database) -> AsyncIterator[store.Database]:
     opened = await store.Database.open(database.api, application_name="test api")
     yield opened
     await opened.close()
+
+
+@pytest.fixture
+async def place(db, database, monkeypatch, tmp_path) -> AsyncIterator[Place]:
+    """A Baseline behind a real API, for workers that do not wait long between attempts."""
+    monkeypatch.setattr(transport, "_pause", lambda _attempt: 0.001)
+    async with serving(db, database.api) as served:
+        place = Place(served, tmp_path)
+        await place.set_up()
+        yield place
+        await place.tear_down()
+
+
+@pytest.fixture
+async def worker(place):
+    """A worker that is in step."""
+    worker = await place.open()
+    await worker.sync()
+    return worker

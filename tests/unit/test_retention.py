@@ -142,6 +142,7 @@ def test_a_policy_is_read_as_the_resource_writes_it_and_the_defaults_are_those_o
         "completedRuns": "2d",
         "tombstones": "3d",
         "transitions": "4d",
+        "replica": {"maxAge": "1d", "onRevoke": "Keep"},
     }
     assert BaselineSpec(retention=written).retention.model_dump(mode="json", by_alias=True) == written
     assert RetentionPolicy.parse(written) == RetentionPolicy(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from anabranch.model.answers import BaselineState
+from anabranch.model.answers import BaselineState, ReplicaTerms
 from anabranch.model.canonical import hash_text
+from anabranch.model.crd.baseline import ReplicaRetention
 from anabranch.model.objects import BaselineManifest, ManifestRef
 from anabranch.store import lines, manifests, projection
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from anabranch.store.database import Database
     from anabranch.store.lines import LineState
@@ -104,6 +105,12 @@ def wire(row: ManifestRow) -> BaselineManifest:
     )
 
 
+def _terms(policy: Mapping[str, Any]) -> ReplicaTerms:
+    """The terms of replicas, of a line's policy; one that was kept by an earlier release has the defaults."""
+    terms = ReplicaRetention.model_validate((policy.get("retention") or {}).get("replica") or {})
+    return ReplicaTerms(max_age_seconds=terms.max_age.total_seconds(), on_revoke=terms.on_revoke)
+
+
 def _state(state: projection.BaselineState) -> BaselineState:
     return BaselineState(
         namespace=state.line.namespace,
@@ -118,4 +125,5 @@ def _state(state: projection.BaselineState) -> BaselineState:
         pending_batches=state.pending_batches,
         open_conflicts=state.open_conflicts,
         oldest_conflict_at=state.oldest_conflict_at,
+        replica=_terms(state.line.policy),
     )

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import httpx
 from pydantic import TypeAdapter
 
+from anabranch.client.errors import error_from
 from anabranch.client.transport import Transport, parse, path
 from anabranch.model.answers import (
     BatchPage,
     BatchState,
     BranchPage,
     BranchPending,
+    BulkAnswer,
     CompletionState,
     EvidenceState,
     PrivatePage,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from datetime import datetime
 
+    from anabranch.model.errors import AnabranchError
     from anabranch.model.objects import Change, RunCompletion
     from anabranch.model.requests import BranchRequest
     from anabranch.model.wire import Visibility
@@ -192,6 +195,28 @@ class BranchCalls(Transport):
         place = path(namespace, "branches", batch.branch_id, "batches", batch.sequence)
         body = canonical_bytes(batch.model_dump(mode="json", exclude_unset=True))
         return _acknowledgement(await self.send("PUT", place, body=body, headers=_JSON))
+
+    async def submit_bulk(
+        self, namespace: str, branch: str, batches: Sequence[bytes]
+    ) -> list[Receipt | Publication | AnabranchError]:
+        """Submit several batches of one branch, each as its bytes; each is received or refused by itself.
+
+        Args:
+            namespace: Of the Branch.
+            branch: Its id or name.
+            batches: FindingBatch objects as JSON, 100 at most.
+
+        Returns:
+            What became of each: its acknowledgement, or why it was refused.
+        """
+        body = b'{"batches":[' + b",".join(batches) + b"]}"
+        answer = await self.send("POST", path(namespace, "branches", branch, "batches"), body=body, headers=_JSON)
+        return [
+            error_from(result.answer, status=result.status)
+            if result.status >= httpx.codes.BAD_REQUEST
+            else _ACKNOWLEDGEMENT.validate_python(result.answer, extra="ignore")
+            for result in parse(BulkAnswer, answer).results
+        ]
 
     async def batch(self, namespace: str, branch: str, sequence: int) -> Receipt | Publication:
         """What became of a batch: its receipt, or the publication that its job ended with."""

@@ -9,6 +9,8 @@ from anabranch.model import errors
 from anabranch.model.errors import AnabranchError, UnavailableError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import httpx
 
 _STANDARD: Final = frozenset({"type", "title", "status", "detail", "code", "hint"})
@@ -34,7 +36,17 @@ def error_of(response: httpx.Response) -> AnabranchError:
             f"{response.request.url} was answered with {response.status_code}, and no problem: {text!r}.",
             hint="Check that the address is that of the Anabranch API, with nothing in between.",
         )
-    return _class(str(problem["code"]), response.status_code)(
+    return error_from(problem, status=response.status_code)
+
+
+def error_from(problem: Mapping[str, Any], *, status: int) -> AnabranchError:
+    """The error that a problem stands for, such as one of a batch among several.
+
+    Args:
+        problem: With its ``code``.
+        status: That it was answered with.
+    """
+    return _class(str(problem["code"]), status)(
         str(problem.get("detail", "")),
         hint=str(problem.get("hint", "")),
         **{name: value for name, value in problem.items() if name not in _STANDARD},

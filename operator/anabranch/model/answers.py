@@ -60,6 +60,13 @@ class Page(Wire, Generic[T]):
     next_cursor: str | None = Field(description="pass it as `cursor` to read on; opaque; null: this was the last page")
 
 
+class ReplicaTerms(Wire):
+    """On which terms a worker may keep what it has downloaded of a Baseline."""
+
+    max_age_seconds: float = Field(description="a replica that was not seen to be granted for so long is to be purged")
+    on_revoke: Literal["Purge", "Keep"] = Field(description="what to do when a grant is found to be gone")
+
+
 class BaselineState(Wire):
     """A Baseline and where its line is."""
 
@@ -75,6 +82,7 @@ class BaselineState(Wire):
     pending_batches: int = Field(description="received, and not decided yet")
     open_conflicts: int = Field(description="candidates that contradict a record and wait for a reviewer")
     oldest_conflict_at: datetime | None
+    replica: ReplicaTerms
 
 
 class BaselinePage(Page[BaselineState]):

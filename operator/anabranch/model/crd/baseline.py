@@ -142,6 +142,17 @@ class BaselineLimits(Spec):
     """Largest batch of findings that a branch may submit, in bytes of canonical JSON."""
 
 
+class ReplicaRetention(Spec):
+    """On which terms a worker may keep what it has downloaded. Its private records are its own, and not bound."""
+
+    max_age: Period = timedelta(days=7)
+    """A replica that was not seen to be granted for so long is purged by its worker: 90s, 12h, 30d."""
+
+    on_revoke: Literal["Purge", "Keep"] = "Purge"
+    """What a worker does that learns that a grant is gone. Purge: it deletes what the grant had let it download. Keep:
+    it goes on with what it has until `maxAge`, and gets nothing new."""
+
+
 class Retention(Spec):
     """What is kept of the past, each for how long at least."""
 
@@ -165,6 +176,9 @@ class Retention(Spec):
 
     transitions: Period = timedelta(days=90)
     """How long a finished job and the log of its steps are kept; not for less than `completedRuns`."""
+
+    replica: ReplicaRetention = ReplicaRetention()
+    """On which terms workers keep copies of the records on their own disks."""
 
 
 class Adoption(Spec):
