@@ -15,6 +15,7 @@ import http_sf
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
+from anabranch.api import room
 from anabranch.api.problems import MEND, TooSlowError
 from anabranch.api.routing import may_fail
 from anabranch.model import misfits
@@ -32,6 +33,9 @@ PAUSE_SECONDS: Final = 30.0
 
 LEAST_RATE: Final = 16 << 10
 """Bytes a second that a body must come at from then on: less would let a few callers hold every connection."""
+
+LEAST_RATE_WITH_ROOM: Final = 256 << 10
+"""Likewise for a body that holds room, which others wait for."""
 
 _DIGESTS: Final = {"sha-256": hashlib.sha256, "sha-512": hashlib.sha512}
 
@@ -63,8 +67,18 @@ class RawBody:
         self._hint = hint
 
     async def __call__(self, request: Request) -> bytes:
-        """Read it."""
-        return b"".join([chunk async for chunk in self.chunks(request)])
+        """Read it, when there is room for it.
+
+        Raises:
+            UnavailableError: If there is none for too long.
+        """
+        size = _announced(request)
+        size = self._limit if size is None else size
+        large = room.SMALL_BYTES < size <= self._limit
+        if large:
+            await room.hold(request.scope, size)
+        rate = LEAST_RATE_WITH_ROOM if large else LEAST_RATE
+        return b"".join([chunk async for chunk in self.chunks(request, least_rate=rate)])
 
     def document(self, operation: dict[str, Any]) -> None:
         """Describe the body, and what is answered to one that is not as it must be."""
@@ -81,7 +95,7 @@ class RawBody:
             }
         )
 
-    async def chunks(self, request: Request) -> AsyncIterator[bytes]:
+    async def chunks(self, request: Request, *, least_rate: int = LEAST_RATE) -> AsyncIterator[bytes]:
         """The body as it arrives; its end is reached only if it had the digest that its header names.
 
         Raises:
@@ -92,12 +106,11 @@ class RawBody:
         """
         _check_encoding(request)
         expected = _expected(request)
-        announced = request.headers.get("content-length", "")
-        if announced.isascii() and announced.isdigit() and int(announced) > self._limit:
+        if (_announced(request) or 0) > self._limit:
             raise self._too_large()
         hashed = {name: _DIGESTS[name]() for name in expected}
         size = 0
-        async for chunk in _in_time(request):
+        async for chunk in _in_time(request, least_rate):
             size += len(chunk)
             if size > self._limit:
                 raise self._too_large()
@@ -151,18 +164,24 @@ def fit(model: type[M], body: bytes) -> tuple[M, Any]:
         raise misfits.invalid(error.errors(include_url=False), within="body", hint=MEND) from None
 
 
-async def _in_time(request: Request) -> AsyncIterator[bytes]:
+def _announced(request: Request) -> int | None:
+    """The size that a body's header tells; a request without one may come in pieces."""
+    announced = request.headers.get("content-length", "")
+    return int(announced) if announced.isascii() and announced.isdigit() else None
+
+
+async def _in_time(request: Request, least_rate: int) -> AsyncIterator[bytes]:
     """The pieces of a body, as long as they come fast enough. Only waiting counts, not what is done with a piece."""
     stream = request.stream()
     size, waited = 0, 0.0
     while True:
         began = time.monotonic()
         try:
-            async with asyncio.timeout(min(PAUSE_SECONDS, PAUSE_SECONDS + size / LEAST_RATE - waited)):
+            async with asyncio.timeout(min(PAUSE_SECONDS, PAUSE_SECONDS + size / least_rate - waited)):
                 chunk = await anext(stream, None)
         except TimeoutError:
             raise TooSlowError(
-                f"The body paused for more than {PAUSE_SECONDS:.0f} s, or came at less than {LEAST_RATE} bytes a "
+                f"The body paused for more than {PAUSE_SECONDS:.0f} s, or came at less than {least_rate} bytes a "
                 f"second: {size} bytes arrived.",
                 hint="Send it again, from nearer by or in smaller parts.",
             ) from None

@@ -20,6 +20,7 @@ from anabranch.api.direct import Direct
 from anabranch.api.measured import Measured
 from anabranch.api.parts import Parts, opened
 from anabranch.api.protocol import IDLE_SECONDS, Protocol
+from anabranch.api.room import Room, Roomy
 from anabranch.api.routes.health import Inner
 from anabranch.api.settings import Settings
 from anabranch.store import migrate
@@ -70,7 +71,7 @@ async def serve(settings: Settings) -> None:
     """
     async with opened(settings) as parts:
         config = uvicorn.Config(
-            Measured(Direct(create_app(parts), parts)),
+            Measured(Roomy(Direct(create_app(parts), parts), Room())),
             host=settings.host,
             port=settings.port,
             http=Protocol,
