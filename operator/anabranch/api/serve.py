@@ -17,6 +17,7 @@ import uvloop
 from anabranch.api.app import create_app
 from anabranch.api.certificate import Certificate
 from anabranch.api.direct import Direct
+from anabranch.api.heads import Heads
 from anabranch.api.measured import Measured
 from anabranch.api.parts import Parts, opened
 from anabranch.api.protocol import IDLE_SECONDS, Protocol
@@ -71,7 +72,7 @@ async def serve(settings: Settings) -> None:
     """
     async with opened(settings) as parts:
         config = uvicorn.Config(
-            Measured(Roomy(Direct(create_app(parts), parts), Room())),
+            Measured(Heads(Roomy(Direct(create_app(parts), parts), Room()))),
             host=settings.host,
             port=settings.port,
             http=Protocol,
