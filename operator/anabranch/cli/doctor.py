@@ -75,7 +75,10 @@ def _api(connection: Connection) -> Iterator[Finding]:
         return
     try:
         answer = httpx.get(
-            f"{connection.url.rstrip('/')}/readyz", timeout=TIMEOUT, trust_env=not is_loopback(connection.url)
+            f"{connection.url.rstrip('/')}/readyz",
+            timeout=TIMEOUT,
+            verify=httpx.create_ssl_context(),
+            trust_env=not is_loopback(connection.url),
         )
         checks = Health.model_validate_json(answer.content, extra="ignore").checks
     except (httpx.HTTPError, httpx.InvalidURL) as error:

@@ -70,6 +70,7 @@ class Transport:
             auth=_Bearer(token, token_file),
             timeout=timeout,
             headers={"User-Agent": f"anabranch/{__version__}"},
+            verify=httpx.create_ssl_context(),  # SSL_CERT_FILE counts in any case: a port may be forwarded to the API
             trust_env=not is_loopback(url),  # a proxy of the environment is for servers elsewhere
         )
         self._timeout = timeout
