@@ -8,16 +8,25 @@ from __future__ import annotations
 
 import os
 import secrets
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.e2e import database, previous, releases
+from tests.e2e.teams import Team
 
 from anabranch.devcluster import binaries, node
 from anabranch.devcluster import image as images
+from anabranch.devcluster.errors import DevclusterError
+from anabranch.devcluster.node import machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from tests.e2e.previous import Previous
+    from tests.e2e.releases import Release
+    from tests.e2e.teams import Load
 
     from anabranch.devcluster.cluster import Cluster
 
@@ -27,22 +36,26 @@ TIMEOUT = 900
 PATIENCE = 180
 """Seconds for a pod's start or end, perhaps while the machine has other work."""
 
+LIFE = ("test_upgrade.py", "test_story.py", "test_under_load.py", "test_uninstall.py", "test_newcomer.py")
+"""The tests of a release, in the order of its life."""
+
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 
 def pytest_collection_modifyitems(items):
     """Tests of the node's own life go first: there is one node at a time, and the others share theirs.
 
-    Those of a release go last, in their order: it lives through them.
+    Those of a release go last, in their order: it lives through them, from the installation to the end.
     """
     mine = [item for item in items if Path(__file__).parent in item.path.parents]
     for item in mine:
         item.add_marker(pytest.mark.timeout(TIMEOUT))
-    items.sort(key=lambda item: (item in mine and "node_cluster" in item.fixturenames, _line_of_release(item)))
+    items.sort(key=lambda item: (item in mine and "node_cluster" in item.fixturenames, *_place_in_life(item)))
 
 
-def _line_of_release(item):
-    return item.location[1] if "release" in item.fixturenames else 0
+def _place_in_life(item):
+    file = item.path.name
+    return (LIFE.index(file), item.location[1]) if file in LIFE else (-1, 0)
 
 
 @pytest.fixture(scope="session")
@@ -55,6 +68,7 @@ def say(pytestconfig) -> Callable[[str], None]:
 def node_programs(say) -> None:
     """What a node is made of, built before any test's clock matters."""
     require(node.available())
+    require(refusal(lambda: machine.install(machine.PROGRAMS, say=say)))
     binaries.ensure(binaries.PROGRAMS, say=say)
 
 
@@ -74,6 +88,7 @@ def image(run_folder, say) -> images.Image:
     if given := os.environ.get("ANABRANCH_IMAGE"):
         return images.read(Path(given))
     require(images.available())
+    require(refusal(lambda: images.prepare(say=say)))
     return images.build(run_folder / "image.tar", say=say)
 
 
@@ -84,6 +99,47 @@ def loaded_image(node_cluster, image) -> images.Image:
     return image
 
 
+@pytest.fixture(scope="session")
+def release_before(node_cluster, loaded_image, run_folder, say) -> tuple[Release, Previous]:
+    """The release before this one, ready."""
+    folder = run_folder / "release"
+    folder.mkdir()
+    archive = folder / "postgres.tar"
+    database.save(loaded_image, archive)
+    node.load_image(node_cluster, archive)
+    archive.unlink()
+    repository = loaded_image.name.rpartition(":")[0]
+    release = releases.prepare(node_cluster, folder, image=repository, postgres=database.NAME)
+    before = previous.prepare(node_cluster, folder / "previous", image=loaded_image, say=say)
+    release.install(chart=before.chart)
+    return release, before
+
+
+@pytest.fixture(scope="session")
+def team(release_before, loaded_image) -> Team:
+    """A team that has used it since."""
+    team = Team(release=release_before[0], image=loaded_image.name)
+    team.settle()
+    return team
+
+
+@pytest.fixture(scope="session")
+def upgrade(release_before, team) -> Upgrade:
+    """The upgrade to this release, while the team's agents go on, and what was before it."""
+    release, before = release_before
+    memory, schema = team.memory(), release.schema()
+    jobs = {item["metadata"]["uid"] for item in release.of("migrate", kind="jobs")}
+    with team.load("upgraded", insist=not before.rolls) as load:
+        release.upgrade()
+    return Upgrade(before=before, memory=memory, schema=schema, jobs=jobs, load=load)
+
+
+@pytest.fixture(scope="session")
+def release(release_before, upgrade) -> Release:
+    """This release, upgraded from the one before."""
+    return release_before[0]
+
+
 @pytest.fixture
 def pods(node_cluster, loaded_image) -> Iterator[Pods]:
     """A namespace for one test's pods, which must meet the strictest standard."""
@@ -92,6 +148,25 @@ def pods(node_cluster, loaded_image) -> Iterator[Pods]:
     node_cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}])
     yield Pods(node_cluster, name, loaded_image.name)
     node_cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upgrade:
+    """An upgrade that has ended.
+
+    Attributes:
+        before: What it came from.
+        memory: What a reader had before it.
+        schema: What the migration said before it.
+        jobs: The uids of the migration's Jobs before it.
+        load: What was submitted meanwhile.
+    """
+
+    before: Previous
+    memory: Any
+    schema: str
+    jobs: set[str]
+    load: Load
 
 
 class Pods:
@@ -149,6 +224,15 @@ class Pods:
         """Waits for a pod's condition, such as `condition=Ready`."""
         target = ("pod", name, f"--namespace={self.namespace}")
         self.cluster.kubectl("wait", f"--for={condition}", f"--timeout={PATIENCE}s", *target, timeout=PATIENCE + 10)
+
+
+def refusal(prepare: Callable[[], None]) -> str | None:
+    """Why this machine, or its network, does not give what is needed; None where it does."""
+    try:
+        prepare()
+    except DevclusterError as error:
+        return str(error)
+    return None
 
 
 def require(reason: str | None) -> None:

@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
-import shutil
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import yaml
 
 from anabranch.devcluster import binaries
 from anabranch.devcluster.node import machine, namespaces
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from anabranch.devcluster.cluster import Cluster
 
 CHART = Path(__file__).parents[2] / "charts/anabranch"
+DOCUMENTS = CHART.parents[1] / "docs"
 NAME = "anabranch"
 NAMESPACE = "anabranch-system"
-
-PREVIOUS = "0.0.9"
-"""The version of the chart before this one, as far as these tests go: the same, under another version and image tag."""
+URL = f"https://anabranch-api.{NAMESPACE}.svc"
+AUDIENCE = f"anabranch.{NAMESPACE}"
+DATABASE = "anabranch-database-0"
 
 DATA = "/var/lib/anabranch-data"
 """The folder of the node that the database's volume is."""
+
+READY = "deployment/anabranch-operator", "deployment/anabranch-api"
 
 TIMEOUT = 120
 """Seconds for an installation, an upgrade or an uninstallation."""
@@ -56,13 +60,28 @@ class Release:
         """Runs a Helm in the release's namespace."""
         return self.run([str(binaries.path(program)), *arguments, f"--namespace={NAMESPACE}"])
 
-    def install(self, chart: Path, *, program: str = "helm") -> None:
+    def install(self, *options: str, chart: Path = CHART, program: str = "helm") -> None:
         """Installs a chart, and returns when all of it is ready."""
         values = self.folder / "values.json"
         values.write_text(json.dumps(self.values))
         wait = ("--wait", "--wait-for-jobs", f"--timeout={TIMEOUT}s")
         try:
-            self.helm("install", NAME, str(chart), f"--values={values}", *wait, program=program)
+            self.helm("install", NAME, str(chart), f"--values={values}", *wait, *options, program=program)
+        except CommandError as error:
+            raise CommandError(f"{error}\n{self.state()}") from None
+
+    def upgrade(self) -> None:
+        """Upgrades to the chart of this checkout, as `docs/upgrade.md` says."""
+        line = next(line for line in commands("upgrade.md") if line.startswith("helm upgrade"))
+        try:
+            self.by_hand(line.replace("charts/anabranch", str(CHART)) + f" --timeout={TIMEOUT}s")
+        except CommandError as error:
+            raise CommandError(f"{error}\n{self.state()}") from None
+
+    def uninstall(self, *, program: str = "helm") -> None:
+        """Uninstalls, and returns when everything has gone."""
+        try:
+            self.helm("uninstall", NAME, "--wait", f"--timeout={TIMEOUT}s", program=program)
         except CommandError as error:
             raise CommandError(f"{error}\n{self.state()}") from None
 
@@ -84,7 +103,32 @@ class Release:
 
     def kubectl(self, *arguments: str) -> str:
         """Runs kubectl in the release's namespace."""
-        return self.cluster.kubectl(*arguments, f"--namespace={NAMESPACE}", timeout=TIMEOUT + 30)
+        return self.cluster.kubectl(f"--namespace={NAMESPACE}", *arguments, timeout=TIMEOUT + 30)
+
+    def ready(self) -> None:
+        """Waits until operator and API are."""
+        for deployment in READY:
+            self.kubectl("rollout", "status", deployment, f"--timeout={TIMEOUT}s")
+
+    def of(self, component: str, *, kind: str = "pods") -> list[dict[str, Any]]:
+        """A part's objects, those too that are about to end."""
+        selector = f"--selector=app.kubernetes.io/component={component}"
+        items: list[dict[str, Any]] = self.cluster.get(kind, f"--namespace={NAMESPACE}", selector)["items"]
+        return items
+
+    def pods(self, component: str, *, ending: bool = True) -> list[str]:
+        """Names of a part's pods, with those that are about to end or without."""
+        found = [item["metadata"] for item in self.of(component)]
+        return [metadata["name"] for metadata in found if ending or "deletionTimestamp" not in metadata]
+
+    def authority(self) -> str:
+        """Who signs the API's certificate."""
+        inside = '--output=go-template={{index .data "ca.crt" | base64decode}}'
+        return self.kubectl("get", "secret", "anabranch-api-tls", inside)
+
+    def schema(self) -> str:
+        """What the migration said at its end."""
+        return self.kubectl("logs", "--selector=app.kubernetes.io/component=migrate").strip()
 
     def state(self) -> str:
         """What a person would look at first: the pods, and what each that is not ready says."""
@@ -134,21 +178,21 @@ def prepare(cluster: Cluster, folder: Path, *, image: str, postgres: str) -> Rel
     return Release(cluster=cluster, folder=folder, values=values)
 
 
-def previous_chart(folder: Path) -> Path:
-    """The chart of the release before, in a folder."""
-    chart = folder / "previous/anabranch"
-    shutil.copytree(CHART, chart)
-    described = yaml.safe_load((chart / "Chart.yaml").read_text())
-    (chart / "Chart.yaml").write_text(yaml.safe_dump(described | {"version": PREVIOUS, "appVersion": PREVIOUS}))
-    return chart
-
-
-def tag(cluster: Cluster, image: str, name: str) -> None:
-    """Gives an image of the node one more name."""
-    processes = namespaces.processes(cluster.kubeconfig.parent)
-    machine.run(*namespaces.enter(processes, "ctr", "--namespace=k8s.io", "images", "tag", "--force", image, name))
+def commands(document: str) -> list[str]:
+    """The commands that a document shows."""
+    text = (DOCUMENTS / document).read_text()
+    return [line for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
 
 
 def anabranch() -> Path:
     """The command of this checkout, as a person has it on their machine."""
     return Path(sys.executable).with_name("anabranch")
+
+
+def until(what: str, look: Callable[[], Any], *, seconds: float = 90) -> Any:
+    """Looks again and again until there is something, and returns it."""
+    deadline = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"{what} did not come within {seconds:.0f} s"
+        time.sleep(0.3)
+    return found
