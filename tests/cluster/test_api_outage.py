@@ -57,10 +57,13 @@ class Way:
             writer.transport.abort()
 
     async def _forward(self, reader, writer) -> None:
-        with contextlib.suppress(OSError):
+        try:
             there, back = await asyncio.open_connection(self._host, self._port)
-            self._writers |= {writer, back}
-            await asyncio.gather(self._pipe(reader, back), self._pipe(there, writer))
+        except OSError:
+            writer.transport.abort()
+            return
+        self._writers |= {writer, back}
+        await asyncio.gather(self._pipe(reader, back), self._pipe(there, writer))
 
     async def _pipe(self, reader, writer) -> None:
         with contextlib.suppress(OSError):

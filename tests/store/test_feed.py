@@ -12,7 +12,8 @@ from tests.store.building import version
 from anabranch.domain.cursor import Sealer
 from anabranch.feed import waking
 from anabranch.feed.cursor import Position, unseal
-from anabranch.feed.poll import CursorExpiredError, Feed
+from anabranch.feed.expiry import CursorExpiredError
+from anabranch.feed.poll import Feed
 from anabranch.model.errors import ForbiddenError, GoneError
 from anabranch.store import lines
 

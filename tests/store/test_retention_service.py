@@ -12,7 +12,8 @@ from tests.store.world import AUTOMATIC, TEAM, World
 from anabranch.baselines import retention
 from anabranch.domain.cursor import Sealer
 from anabranch.feed.cursor import unseal
-from anabranch.feed.poll import CursorExpiredError, Feed
+from anabranch.feed.expiry import CursorExpiredError
+from anabranch.feed.poll import Feed
 from anabranch.feed.waking import Waking
 from anabranch.model.errors import GoneError
 from anabranch.store import lines, manifests

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from anabranch.model.answers import Problem
+from anabranch.model.cloudevents import CloudEvent
 from anabranch.model.objects import FindingBatch, RunCompletion
 from anabranch.model.requests import BranchRequest, BulkBatches, PrivateWrite, ReviewRequest
 
@@ -15,6 +16,7 @@ REQUESTS: Final[tuple[type[BaseModel], ...]] = (
     Problem,
     BranchRequest,
     BulkBatches,
+    CloudEvent,
     FindingBatch,
     PrivateWrite,
     ReviewRequest,

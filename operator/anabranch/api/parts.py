@@ -11,6 +11,7 @@ from anabranch.api.known import Known
 from anabranch.api.settings import Settings
 from anabranch.domain.cursor import Sealer
 from anabranch.feed.lags import Lags
+from anabranch.feed.live import Live
 from anabranch.feed.poll import Feed
 from anabranch.feed.waking import Waking
 from anabranch.identity import Grants, Identity
@@ -45,6 +46,7 @@ class Parts:
         grants: Tells what they may do.
         sealer: Makes and opens cursors.
         feed: Reads feeds.
+        live: Streams them.
         waking: Wakes those that wait for one.
         lags: How far behind followers are.
     """
@@ -59,6 +61,7 @@ class Parts:
     grants: Grants
     sealer: Sealer
     feed: Feed
+    live: Live
     waking: Waking
     lags: Lags
 
@@ -91,6 +94,7 @@ async def opened(settings: Settings) -> AsyncIterator[Parts]:
             grants=Grants(kube),
             sealer=sealer,
             feed=Feed(db, sealer, waking),
+            live=Live(db, sealer, waking),
             waking=waking,
             lags=Lags(),
         )

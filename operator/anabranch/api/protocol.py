@@ -21,6 +21,9 @@ HEAD_BYTES: Final = 64 << 10
 HEAD_SECONDS: Final = 20.0
 """From the first byte of a head to its last."""
 
+ABORT: Final = "anabranch.abort"
+"""Extension of a request's scope: its `call` ends the connection at once, also one whose client reads nothing."""
+
 IDLE_SECONDS: Final = 75
 """How long a connection may stay without a request. Longer than the idle time of usual load balancers, which else reuse
 a connection at the moment that it is closed."""
@@ -50,6 +53,7 @@ class Protocol(HttpToolsProtocol):
         self._in_head, self._head_bytes = True, 0
         self._expect(HEAD_SECONDS, self._head_is_late)
         super().on_message_begin()
+        self.scope["extensions"] = {ABORT: {"call": self.transport.abort}}
 
     def on_headers_complete(self) -> None:
         """Count no more."""

@@ -27,6 +27,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "import": ("anabranch.cli.importing:command", "Turn a directory of documents into an archive for a Baseline."),
     "baseline": ("anabranch.cli.baseline:command", "See, compare, prove, verify and roll back baselines."),
     "branch": ("anabranch.cli.branch:command", "Fork, read, write and submit as an agent."),
+    "feed": ("anabranch.cli.feed:command", "Follow what is published."),
+    "mcp": ("anabranch.cli.mcp:command", "Offer an agent's tools by the Model Context Protocol."),
     "job": ("anabranch.cli.job:command", "See and review consolidation jobs."),
     "doctor": ("anabranch.cli.doctor:command", "Say what an installation lacks, and how to mend it."),
     "manifests": ("anabranch.cli.manifests:command", "Print what an installation applies to the cluster."),
@@ -44,6 +46,7 @@ EXTRAS: Final = {
     "operator": "operator",
     "api": "api",
     "retire": "operator",
+    "mcp": "mcp",
 }
 """What an agent's plain installation lacks, by the command that needs it."""
 

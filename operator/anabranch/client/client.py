@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from anabranch.client.baselines import BaselineCalls
 from anabranch.client.branches import BranchCalls
+from anabranch.client.follow import FeedCalls
 from anabranch.client.jobs import JobCalls
 
 
-class AnabranchClient(BaselineCalls, BranchCalls, JobCalls):
+class AnabranchClient(BaselineCalls, FeedCalls, BranchCalls, JobCalls):
     """A client of the HTTP API; an asynchronous context manager.
 
     Used as::

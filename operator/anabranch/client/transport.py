@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import hashlib
 import ipaddress
 import random
@@ -60,13 +61,22 @@ class Transport:
         token: Shown as it is.
         token_file: Read anew for each request.
         timeout: Seconds to wait for a connection, and between two pieces of an answer.
+        through: What carries the requests in the place of sockets: an application in this process, which is asked once.
     """
 
     def __init__(
-        self, url: str, *, token: str | None = None, token_file: Path | None = None, timeout: float = 30.0
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        token_file: Path | None = None,
+        timeout: float = 30.0,
+        through: httpx.AsyncBaseTransport | None = None,
     ) -> None:
+        self._attempts = ATTEMPTS if through is None else 1
         self._http = httpx.AsyncClient(
             base_url=url.rstrip("/"),
+            transport=through,
             auth=_Bearer(token, token_file),
             timeout=timeout,
             headers={"User-Agent": f"anabranch/{__version__}"},
@@ -116,8 +126,8 @@ class Transport:
         content_headers = dict(headers or {})
         if isinstance(body, bytes):
             content_headers["Content-Digest"] = content_digest(body)
-        for attempt in range(1, ATTEMPTS + 1):
-            last = attempt == ATTEMPTS
+        for attempt in range(1, self._attempts + 1):
+            last = attempt == self._attempts
             try:
                 response = await self._http.request(
                     method,
@@ -142,6 +152,36 @@ class Transport:
                     raise problem
             await asyncio.sleep(_pause(attempt))
         raise AssertionError("the last attempt returns or raises")
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, path: str, *, query: Mapping[str, Any], headers: Mapping[str, str], idle: float
+    ) -> AsyncIterator[httpx.Response]:
+        """GET what goes on and on, once; for the length of a block.
+
+        Args:
+            path: Below the URL, percent-encoded.
+            query: Query parameters; those that are None are left out.
+            headers: Beside those that every request has.
+            idle: Seconds to wait for the next piece.
+
+        Raises:
+            AnabranchError: What the API answered, or `UnavailableError` if it did not, or breaks off.
+        """
+        sent = {name: value for name, value in query.items() if value is not None}
+        timeout = httpx.Timeout(self._timeout, read=idle)
+        try:
+            async with self._http.stream("GET", path, params=sent or None, headers=headers, timeout=timeout) as answer:
+                if not answer.is_success:
+                    await answer.aread()
+                    raise error_of(answer)
+                yield answer
+        except httpx.TransportError as error:
+            raise UnavailableError(
+                f"The API at {self._http.base_url} broke off, or cannot be reached: "
+                f"{str(error) or type(error).__name__}.",
+                hint="Go on after the last cursor.",
+            ) from error
 
     async def get(self, kind: type[M], path: str, *, query: Mapping[str, Any] | None = None, wait: float = 0.0) -> M:
         """GET one object."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.feed.cursor import Position, seal
+from anabranch.feed.expiry import expired, reaches
 from anabranch.feed.waking import POLL_SECONDS
 from anabranch.model import answers
 from anabranch.model.canonical import hash_text
-from anabranch.model.errors import GoneError
-from anabranch.model.objects import ManifestRef, SharedEvent
+from anabranch.model.objects import SharedEvent
 from anabranch.store import events, lines, manifests
 
 if TYPE_CHECKING:
@@ -24,18 +24,12 @@ if TYPE_CHECKING:
 
     from anabranch.domain.cursor import Sealer
     from anabranch.feed.waking import Waking
-    from anabranch.store.database import Connection, Database
+    from anabranch.store.database import Database
 
     Readable: TypeAlias = Callable[[list[str]], Awaitable[list[str]]]
 
 
 _EVENT_FIELDS: Final = tuple(SharedEvent.model_fields)
-
-
-class CursorExpiredError(GoneError):
-    """The feed no longer reaches back to where the follower is: it needs a snapshot, and the events after that."""
-
-    code: ClassVar[str] = "CursorExpired"
 
 
 class Feed:
@@ -102,51 +96,25 @@ class Feed:
                 page = await events.after(
                     conn, line=line, after_sequence=start.sequence if start else 0, limit=limit, scopes=scopes
                 )
-                if start is not None and not _reaches(page, start):
-                    raise await self._expired(conn, line)
+                if start is not None and not reaches(page, start):
+                    raise await expired(conn, self._sealer, line)
                 known = await lines.scopes(conn, line)
             # An event in a scope that was not asked about would be passed over unseen, for good.
             if set(known) <= set(asked):
                 return page
             asked = known
 
-    async def _expired(self, conn: Connection, line: str) -> CursorExpiredError:
-        head = await lines.head(conn, line)  # one row: what is current is so as of this very event
-        here = Position(head.epoch, head.event_sequence)
-        return CursorExpiredError(
-            "The feed no longer reaches back to this cursor.",
-            hint="Read the records of `snapshot`, then go on after `cursor`.",
-            floor=head.event_floor,
-            head=await _ref(conn, line, head.head_generation),
-            snapshot=await _ref(conn, line, head.current_generation),
-            watermark=head.event_sequence,
-            cursor=seal(self._sealer, line, here),
-        )
-
     def _wire(self, line: str, page: events.EventPage) -> answers.EventPage:
         return answers.EventPage(
-            events=tuple(_event(row) for row in page.events),
+            events=tuple(shared_event(row) for row in page.events),
             cursor=seal(self._sealer, line, Position(page.epoch, page.next_sequence)),
             watermark=page.watermark,
             floor=page.floor,
         )
 
 
-def _reaches(page: events.EventPage, start: Position) -> bool:
-    return page.epoch == start.epoch and page.floor <= start.sequence <= page.watermark
-
-
-async def _ref(conn: Connection, line: str, generation: int) -> dict[str, Any] | None:
-    row = await manifests.get(conn, line=line, generation=generation)
-    if row is None:
-        return None
-    ref = ManifestRef(
-        baseline_id=row.baseline_id, generation=row.generation, manifest_hash=hash_text(row.manifest_hash)
-    )
-    return ref.model_dump(mode="json")
-
-
-def _event(row: events.EventRow) -> SharedEvent:
+def shared_event(row: events.EventRow) -> SharedEvent:
+    """An event as it goes over the wire."""
     values: dict[str, Any] = {name: getattr(row, name) for name in _EVENT_FIELDS}
     values["revision"] = None if row.revision is None else str(row.revision)
     values["content_hash"] = None if row.content_hash is None else hash_text(row.content_hash)

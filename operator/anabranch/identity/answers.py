@@ -69,7 +69,7 @@ class Answers(Generic[K, V]):
         self._flights: dict[K, asyncio.Task[V]] = {}
         self._silent_at: float | None = None  # since when no answer came, or when somebody tried again
 
-    async def ask(self, key: K, question: Callable[[], Awaitable[V]], *, stale: float = 0.0) -> V:
+    async def ask(self, key: K, question: Callable[[], Awaitable[V]], *, stale: float = 0.0, anew: bool = False) -> V:
         """The answer to a question: one that is still fresh, one that is on its way, or a new one.
 
         Errors are not remembered; all who wait for the same flight get the same one.
@@ -78,6 +78,7 @@ class Answers(Generic[K, V]):
             key: Of the question.
             question: Asks the API server.
             stale: Seconds for which an answer may be given again while the API server is away.
+            anew: Take none that is there already: one that is on its way, or a new one.
 
         Raises:
             BusyError: If too many questions are under way, and this key has no answer yet.
@@ -85,7 +86,8 @@ class Answers(Generic[K, V]):
         """
         kept = self._kept.get(key)
         age = math.inf if kept is None else self._clock() - kept[1]
-        if kept is not None and (age < self._fresh(kept[0]) or (age <= stale and self._is_silent())):
+        fresh = kept is not None and not anew and age < self._fresh(kept[0])
+        if kept is not None and (fresh or (age <= stale and self._is_silent())):
             self._kept.move_to_end(key)
             self._hits.count += 1
             return kept[0]

@@ -69,13 +69,14 @@ class Identity:
         )
         self._refusals: Recent[bytes] = Recent(seconds=REFUSED_SECONDS, size=_SIZE, clock=clock)
 
-    async def authenticate(self, token: str, *, stale: bool = False) -> Caller:
+    async def authenticate(self, token: str, *, stale: bool = False, anew: bool = False) -> Caller:
         """The caller that a token belongs to, verified at most 60 s ago.
 
         Args:
             token: The bearer token, without its scheme.
             stale: Take a verification of at most 10 minutes ago while the API server cannot be reached. Only the
                 receipt of batches may: publication asks again.
+            anew: Take no verification that is remembered: for streams, which look at their token again.
 
         Raises:
             UnauthenticatedError: If the API server does not accept the token for this audience, or would not.
@@ -83,12 +84,14 @@ class Identity:
             BusyError: If the token is new, and too many new ones are being looked at.
         """
         key = hashlib.sha256(token.encode(errors="replace")).digest()  # the cache must not be a store of credentials
-        known = self._callers.is_fresh(key)  # then the cluster had no objection a minute ago
+        known = not anew and self._callers.is_fresh(key)  # then the cluster had no objection a minute ago
         if not known and (seen := objection(token, audience=self._audience, now=self._now(), leeway=LEEWAY_SECONDS)):
             raise self._refused(seen)
         if key in self._refusals:
             raise self._refused_by_cluster(token)
-        return await self._callers.ask(key, lambda: self._review(token, key), stale=STALE_SECONDS if stale else 0.0)
+        return await self._callers.ask(
+            key, lambda: self._review(token, key), stale=STALE_SECONDS if stale else 0.0, anew=anew
+        )
 
     async def _review(self, token: str, key: bytes) -> Caller:
         known = self._callers.last(key, within=math.inf) is not None

@@ -49,8 +49,15 @@ class Grants:
             review="access", fresh=lambda _: FRESH_SECONDS, size=_SIZE, flights=_FLIGHTS, clock=clock
         )
 
-    async def allowed(
-        self, caller: Caller, grant: Grant, *, namespace: str, name: str = "", stale: bool = False
+    async def allowed(  # noqa: PLR0913  (all but the question by keyword)
+        self,
+        caller: Caller,
+        grant: Grant,
+        *,
+        namespace: str,
+        name: str = "",
+        stale: bool = False,
+        anew: bool = False,
     ) -> bool:
         """Whether a caller holds a grant, as of at most 5 s ago.
 
@@ -60,17 +67,25 @@ class Grants:
             namespace: Of the object; for scopes and agents, of the Baseline or Branch they are used with.
             name: Of the object, scope or agent; empty: of every one there.
             stale: Take an answer of at most 10 minutes ago while the API server cannot be reached (see `Identity`).
+            anew: Take none that is remembered: for streams, which outlive the answer that began them.
 
         Raises:
             UnavailableError: If the API server cannot be asked.
         """
         action = Action(verb=grant.verb, resource=grant.resource, namespace=namespace, name=name)
         return await self._answers.ask(
-            (caller, action), lambda: self._review(caller, action), stale=STALE_SECONDS if stale else 0.0
+            (caller, action), lambda: self._review(caller, action), stale=STALE_SECONDS if stale else 0.0, anew=anew
         )
 
-    async def require(
-        self, caller: Caller, grant: Grant, *, namespace: str, name: str = "", stale: bool = False
+    async def require(  # noqa: PLR0913  (all but the question by keyword)
+        self,
+        caller: Caller,
+        grant: Grant,
+        *,
+        namespace: str,
+        name: str = "",
+        stale: bool = False,
+        anew: bool = False,
     ) -> None:
         """Refuse a caller who lacks a grant.
 
@@ -79,7 +94,7 @@ class Grants:
             NotFoundError: If not: to them it is absent, in the words that an absent object has.
             UnavailableError: If the API server cannot be asked.
         """
-        if await self.allowed(caller, grant, namespace=namespace, name=name, stale=stale):
+        if await self.allowed(caller, grant, namespace=namespace, name=name, stale=stale, anew=anew):
             return
         seen_by = grant.seen_by
         hidden = grant.named in {"baseline", "job", "branch"} and (
@@ -94,7 +109,9 @@ class Grants:
             grant=f"{grant.resource}:{grant.verb}",
         )
 
-    async def scopes(self, caller: Caller, grant: Grant, *, namespace: str, scopes: Iterable[str]) -> list[str]:
+    async def scopes(
+        self, caller: Caller, grant: Grant, *, namespace: str, scopes: Iterable[str], anew: bool = False
+    ) -> list[str]:
         """Those of some scopes on which a caller holds a grant, in their order.
 
         Args:
@@ -102,6 +119,7 @@ class Grants:
             grant: One of the rows of scopes.
             namespace: Of the Baseline.
             scopes: Names.
+            anew: As in `allowed`.
 
         Raises:
             UnavailableError: If the API server cannot be asked.
@@ -109,14 +127,19 @@ class Grants:
         wanted = list(scopes)
         if not wanted:
             return []
-        if await self.allowed(caller, grant, namespace=namespace):  # a Role without resourceNames covers every scope
+        # A Role without resourceNames covers every scope.
+        if await self.allowed(caller, grant, namespace=namespace, anew=anew):
             return wanted
-        held = await asyncio.gather(*(self.allowed(caller, grant, namespace=namespace, name=scope) for scope in wanted))
+        held = await asyncio.gather(
+            *(self.allowed(caller, grant, namespace=namespace, name=scope, anew=anew) for scope in wanted)
+        )
         return [scope for scope, holds in zip(wanted, held, strict=True) if holds]
 
-    async def readable_scopes(self, caller: Caller, *, namespace: str, scopes: Iterable[str]) -> list[str]:
+    async def readable_scopes(
+        self, caller: Caller, *, namespace: str, scopes: Iterable[str], anew: bool = False
+    ) -> list[str]:
         """Those of some scopes whose records a caller may read."""
-        return await self.scopes(caller, grants.SCOPE_READ, namespace=namespace, scopes=scopes)
+        return await self.scopes(caller, grants.SCOPE_READ, namespace=namespace, scopes=scopes, anew=anew)
 
     async def _review(self, caller: Caller, action: Action) -> bool:
         async with self._questions:

@@ -22,6 +22,10 @@ ARCHIVE_BYTES: Final = 4 << 30
 ARCHIVE_RATIO: Final = 100
 LINE_RECORDS: Final = 5_000_000
 LINE_SCOPES: Final = 32
+FOLLOWER_EVENTS: Final = 1_024
+FOLLOWER_BYTES: Final = 1 << 20
+"""What waits for one follower of a feed; beyond either the stream ends."""
+
 PAGE_DEFAULT: Final = 100
 PAGE_MAX: Final = 1_000
 REVIEW_BYTES: Final = 64 << 10

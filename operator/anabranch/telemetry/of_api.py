@@ -25,6 +25,14 @@ FEED_LAG: Final = API.histogram(
     buckets=(0, 1, 10, 100, 1_000, 10_000, 100_000),
 )
 
+FOLLOWERS: Final = API.reading("feed_followers", "Streams of feeds that are open.")
+
+FEED_ENDED: Final = API.counter(
+    "feed_streams_ended_total",
+    "Streams that the API ended, by the code of the problem: Ending and Unauthenticated are in the course of things.",
+    "code",
+)
+
 LINE_LAG: Final = API.reading(
     "feed_line_lag_events",
     "The furthest that a follower of a line was behind when it asked, in the last five minutes; of the twenty lines "

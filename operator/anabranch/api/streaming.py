@@ -1,0 +1,86 @@
+"""A stream as an answer: what its follower is given is sent as fast as its client reads, until either ends it."""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+from fastapi import Response
+
+from anabranch.api import frames
+from anabranch.api.protocol import ABORT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.types import Message, Receive, Scope, Send
+
+    from anabranch.feed.follower import Follower
+
+MEDIA_TYPE: Final = "text/event-stream"
+
+PARTING_SECONDS: Final = 2.0
+"""How long a client that does not read has time to hear that its stream is over, before its connection is ended."""
+
+
+class EventStream(Response):
+    """The answer that streams to a follower.
+
+    Args:
+        follower: Which has begun; it is closed at the end.
+    """
+
+    media_type = MEDIA_TYPE
+
+    def __init__(self, follower: Follower) -> None:
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._follower = follower
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Stream."""
+        follower = self._follower
+        leaving = asyncio.create_task(_left(receive, follower))
+        parting = _Parting(scope)
+        follower.on_end = parting.begin
+        try:
+            await send({"type": "http.response.start", "status": HTTPStatus.OK, "headers": self.raw_headers})
+            await send(_piece(frames.opening()))
+            while (body := await follower.take()) is not None:
+                await send(_piece(body))
+            last = b"" if follower.error is None else frames.end(follower.error)
+            await send({**_piece(last), "more_body": False})
+        finally:
+            leaving.cancel()
+            follower.close()
+            parting.over()
+
+
+class _Parting:
+    """Ends the connection of a client that does not take its leave in time."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._abort: Callable[[], None] | None = scope.get("extensions", {}).get(ABORT, {}).get("call")
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        """Give it the time."""
+        if self._abort is not None:
+            self._timer = asyncio.get_running_loop().call_later(PARTING_SECONDS, self._abort)
+
+    def over(self) -> None:
+        """It has gone: the connection may serve its next request."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+async def _left(receive: Receive, follower: Follower) -> None:
+    """Let a follower go when its client has hung up."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    follower.end(None)
+
+
+def _piece(body: bytes) -> Message:
+    return {"type": "http.response.body", "body": body, "more_body": True}
