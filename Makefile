@@ -22,7 +22,7 @@ demo: venv ## Set everything up and run the main job on real input, step by step
 	$(BIN)/anabranch demo
 
 .PHONY: test
-test: lint test-unit test-store test-cluster ## Run every check and every test tier
+test: lint test-unit test-store test-cluster test-e2e ## Run every check and every test tier
 
 ##@ Working on it
 
@@ -66,9 +66,12 @@ test-store: venv ## Run the tests on a real Postgres
 test-cluster: venv ## Run the tests on a real API server, with the operator and the API running
 	$(PYTEST) $(PARALLEL) tests/cluster
 
+.PHONY: test-e2e
+test-e2e: venv ## Run the tests in pods, on a cluster with a node: needs root on Linux, may install Debian packages
+	$(PYTEST) -rs tests/e2e
+
 .PHONY: e2e
-e2e: venv ## Run the tests in pods, on a cluster with a node: needs root on Linux, may install Debian packages
-	$(PYTEST) tests/e2e
+e2e: test-e2e
 
 .PHONY: chaos
 chaos: venv ## Kill the operator at every durable step of a job, many times over
