@@ -17,11 +17,14 @@ from anabranch.model.errors import GoneError, NotFoundError
 from anabranch.store import (
     archives,
     branches,
+    checkpoints,
     completions,
+    followers,
     importing,
     jobs,
     leases,
     lines,
+    presence,
     private,
     purging,
     restoring,
@@ -93,7 +96,11 @@ async def a_life(world, *, name="facts", run="run"):
         await completions.submit(
             conn, run_id=branch.run_id, content_hash=sha256(b"c"), body=b"c", last_submitted_sequence=3, **where
         )
+        await presence.renew(conn, leaving=False, task=None, observed=None, **where)
+        await followers.save(conn, epoch=1, sequence=1, cursor="c", **where)
+        await checkpoints.add(conn, checkpoint_id="one", session_id="s", content_hash=sha256(b"p"), body=b"p", **where)
     await restoring.restore(world.db, line=line, generation=1, restore_id="back")
+    await world.apply_branch(run, baseline=name, generation=2, rebase={"toGeneration": 2})
     async with world.db.connection() as conn:  # what retention leaves when it is killed half-way
         await conn.execute("INSERT INTO pruned_manifests VALUES ($1, 9, 'bl', 'root', 9, now())", line)
         await conn.execute("INSERT INTO released_hashes VALUES ($1, 'hash')", line)

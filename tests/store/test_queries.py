@@ -32,6 +32,8 @@ WITHOUT_LINE = {
             "purging.claim",
             "batches.unassigned",
             "completions.ready",
+            "presence.due",
+            "followers.due",
             "jobs.unborn",
             "projection.dirty",
             "backlog.look",

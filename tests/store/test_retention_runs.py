@@ -19,10 +19,13 @@ from anabranch.store import (
     batches,
     branches,
     candidates,
+    checkpoints,
     completions,
     evidence,
+    followers,
     jobs,
     leases,
+    presence,
     private,
     reclaiming,
     reviews,
@@ -47,6 +50,7 @@ async def a_run(world, name="run", *, line_name="facts"):
     branch = await world.apply_branch(name, baseline=line_name)
     await world.submit(branch, 1, {"key": "c", "content": "found"})
     await world.work()
+    await say_signs_of_life(world, branch)
     await building.publish_versions(world.db, line, building.version("b", "meanwhile"))
     await world.submit(branch, 2, {"key": "b", "content": "against it", "base": 1}, {"key": "d", "content": "found"})
     await world.work()
@@ -61,6 +65,16 @@ async def a_run(world, name="run", *, line_name="facts"):
         )  # fmt: skip
         assert completion.closed_at
     return line, branch
+
+
+async def say_signs_of_life(world, branch):
+    """What an agent says of a run that goes on, and what it was based on before."""
+    where = {"line": branch.line, "branch_id": branch.branch_id}
+    async with world.db.connection() as conn:
+        assert await presence.renew(conn, leaving=False, task=None, observed=None, **where)
+        assert await followers.save(conn, epoch=1, sequence=1, cursor="c", **where)
+        await checkpoints.add(conn, checkpoint_id="one", session_id="s", content_hash=b"c" * 32, body=b"{}", **where)
+        await conn.execute("INSERT INTO rebases VALUES ($1, $2, 1, 1, 'bl', 'root', 2, 0)", *where.values())
 
 
 async def decide(world, line):
@@ -91,7 +105,7 @@ async def left(world, line):
     """Rows of a line by table, those that are there."""
     tables = (
         "branches", "batches", "evidence", "private_records", "completions", "jobs", "candidates", "reviews",
-        "transitions", "publications",
+        "transitions", "publications", "presence", "followers", "checkpoints", "rebases",
     )  # fmt: skip
     async with world.db.connection() as conn:
         found = {table: await conn.fetchval(f"SELECT count(*) FROM {table} WHERE line = $1", line) for table in tables}

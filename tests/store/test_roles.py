@@ -8,9 +8,12 @@ import pytest
 PUBLISHED = (
     "record_versions", "manifests", "trie_nodes", "events", "contents", "facts", "publications", "line_heads",
     "line_scopes", "restores", "candidates", "transitions", "waiting", "agents", "pruned_manifests",
-    "released_hashes", "import_base",
+    "released_hashes", "import_base", "rebases",
 )  # fmt: skip
-RECEIVED = ("batches", "evidence", "private_records", "completions", "archives", "archive_chunks")
+RECEIVED = (
+    "batches", "evidence", "private_records", "completions", "archives", "archive_chunks", "presence", "followers",
+)  # fmt: skip
+ADDED = ("reviews", "checkpoints")
 
 
 @pytest.fixture
@@ -84,10 +87,11 @@ async def test_the_api_receives_and_deletes_nothing(api, table):
     assert not await may(api, f"DELETE FROM {table} WHERE false")
 
 
-async def test_the_api_appends_reviews_and_changes_none(api):
-    assert await may_insert(api, "reviews")
-    assert await may_update(api, "reviews") == set()
-    assert not await may(api, "DELETE FROM reviews WHERE false")
+@pytest.mark.parametrize("table", ADDED)
+async def test_the_api_appends_reviews_and_checkpoints_and_changes_none(api, table):
+    assert await may_insert(api, table)
+    assert await may_update(api, table) == set()
+    assert not await may(api, f"DELETE FROM {table} WHERE false")
 
 
 async def test_the_api_may_only_wake_jobs_and_lines(api):
@@ -104,7 +108,7 @@ async def test_the_api_may_close_a_branch_and_not_move_it(api):
 
 
 async def test_the_lists_above_name_every_table(api):
-    assert set(await tables(api)) == {*PUBLISHED, *RECEIVED, "reviews", "jobs", "lines", "branches"}
+    assert set(await tables(api)) == {*PUBLISHED, *RECEIVED, *ADDED, "jobs", "lines", "branches"}
 
 
 async def test_the_operator_writes_every_table_and_alters_none(operator):

@@ -1,9 +1,13 @@
 """What a status says, as functions of what Postgres has."""
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.rows import T0, T1, baseline, branch, job, manifest, waiting
 
 from anabranch.controllers.status import Seen, baseline_status, branch_status, job_status, occurrences, waiting_status
+from anabranch.store.projection import Obstacle
+from anabranch.store.rebases import RebaseRow
 
 
 def conditions(status):
@@ -62,6 +66,44 @@ def test_a_branch_is_ready_once_forked_and_stays_so_when_completed():
     completed = branch_status(branch("Completed"), seen=Seen(), now=T0)
     assert conditions(completed)["Ready"][0] == "True"
     assert completed.last_submitted_sequence == 4
+
+
+@pytest.mark.parametrize(
+    ("phase", "deadline", "shown"),
+    [
+        ("Active", None, {"state": "unknown"}),
+        ("Active", T1, {"state": "active"}),
+        ("Stale", T1, {"state": "stale", "leaseDeadline": "2026-01-01T13:00:00Z"}),
+        ("Completed", T1, {"state": "completed"}),
+        ("Expired", T1, None),
+        ("Denied", T1, None),
+    ],
+)
+def test_a_branch_tells_whether_its_agent_is_there_and_no_deadline_that_is_renewed(phase, deadline, shown):
+    status = branch_status(replace(branch(phase), lease_deadline=deadline), seen=Seen(), now=T0)
+    assert status.whole().get("presence") == shown
+
+
+def test_a_rebased_branch_tells_what_it_stood_on():
+    earlier = RebaseRow(
+        ordinal=1,
+        from_generation=1,
+        from_baseline_id="bl_1",
+        from_manifest_hash=b"1" * 32,
+        to_generation=2,
+        conflicts=3,
+        at=T1,
+    )
+    status = branch_status(replace(branch(), lineage=(earlier,)), seen=Seen(), now=T0).whole()
+    (shown,) = status["lineage"]
+    assert (shown["generation"], shown["conflicts"], shown["until"]) == (1, 3, "2026-01-01T13:00:00Z")
+
+
+def test_what_stands_in_the_way_of_a_forked_branch_is_shown_beside_what_it_is():
+    met = Obstacle(condition="Stalled", reason="RebaseTargetUnknown", message="No.", observed_generation=5)
+    status = branch_status(replace(branch(), obstacle=met), seen=Seen(), now=T0)
+    assert conditions(status) == {"Ready": ("False", met.reason), "Stalled": ("True", met.reason)}
+    assert (status.observed_generation, status.phase, status.parent.generation) == (5, "Active", 1)
 
 
 def test_a_denied_branch_is_stalled():

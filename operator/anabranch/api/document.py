@@ -11,13 +11,17 @@ from anabranch.model.answers import Problem
 from anabranch.model.cloudevents import CloudEvent
 from anabranch.model.objects import FindingBatch, RunCompletion
 from anabranch.model.requests import BranchRequest, BulkBatches, PrivateWrite, ReviewRequest
+from anabranch.model.runs import CheckpointWrite, CursorWrite, PresenceWrite
 
 REQUESTS: Final[tuple[type[BaseModel], ...]] = (
     Problem,
     BranchRequest,
     BulkBatches,
+    CheckpointWrite,
     CloudEvent,
+    CursorWrite,
     FindingBatch,
+    PresenceWrite,
     PrivateWrite,
     ReviewRequest,
     RunCompletion,

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from anabranch.identity import Caller, grants
-from anabranch.store import branches, waiting
+from anabranch.store import branches, presence, waiting
 
 if TYPE_CHECKING:
     from anabranch.identity import Grants
@@ -53,6 +53,8 @@ async def check(db: Database, branch: BranchRow, *, asked: Grants) -> bool:
         await branches.set_phase(
             conn, line=branch.line, branch_id=branch.branch_id, phase="Active" if granted else "Denied"
         )
+        if granted:
+            await presence.wake(conn, line=branch.line, branch_id=branch.branch_id)
         if not granted and branch.deleted_at is None:
             # Whoever visits what waits goes on from here: nothing else would notice that the grant is back.
             await waiting.upsert(

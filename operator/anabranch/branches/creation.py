@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.branches import read
@@ -15,7 +16,7 @@ from anabranch.identity import grants
 from anabranch.kube.errors import AlreadyExistsError
 from anabranch.kube.kinds import BRANCH
 from anabranch.model.answers import BranchPending
-from anabranch.model.crd import Agent, BaselineRef, BranchSpec, SharingPolicy
+from anabranch.model.crd import Agent, BaselineRef, BranchSpec, Lease, SharingPolicy
 from anabranch.model.errors import ConflictError, InvalidInputError
 from anabranch.model.objects import SharingPolicy as WireSharingPolicy
 
@@ -100,6 +101,8 @@ def _spec(request: BranchRequest, account: str) -> BranchSpec:
         agent=Agent(id=request.agent_id, instance=request.agent_instance, service_account_name=account),
         task=request.task,
         sharing_policy=SharingPolicy(**policy.model_dump()),
+        follow=request.follow,
+        lease=Lease(duration=timedelta(seconds=request.lease_seconds)),
     )
 
 
@@ -148,6 +151,8 @@ def _asked(spec: BranchSpec, namespace: str) -> tuple[Any, ...]:
         spec.agent.service_account_name,
         spec.task,
         WireSharingPolicy(**spec.sharing_policy.model_dump()),
+        spec.follow,
+        spec.lease.duration.total_seconds(),
     )
 
 
@@ -155,10 +160,12 @@ def _made(row: BranchRow, spec: BranchSpec) -> tuple[Any, ...]:
     return (
         row.baseline_namespace,
         row.baseline_name,
-        row.parent_generation if spec.baseline_ref.generation is not None else None,
+        row.forked_generation if spec.baseline_ref.generation is not None else None,
         row.agent_id,
         row.agent_instance,
         row.service_account,
         row.task,
         WireSharingPolicy.model_validate(row.sharing_policy),
+        row.follow,
+        row.lease_seconds,
     )

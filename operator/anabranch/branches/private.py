@@ -1,18 +1,20 @@
 """Writing to the private overlay: what a run knows and keeps to itself until it submits it.
 
-A write fixes the record's visibility; where the agent says none, the branch's sharing policy of this moment does. It
-also notes which revision of the key the parent manifest shows, so that a finding made of it later names the base
-that the agent in fact worked from.
+A write fixes the record's visibility; where the agent says none, the branch's sharing policy of this moment does. The
+first one also notes which revision of the key the agent sees beneath its overlay, so that a finding made of it later
+names the base that the agent in fact worked from. That stays, whatever moves beneath: after a rebase, or where updates
+are taken over, the agent has to say that it has seen what is there now.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from anabranch.branches import layers
 from anabranch.model.canonical import canonical_bytes, check_json, sha256
 from anabranch.model.errors import ConflictError, TooLargeError
 from anabranch.model.limits import CONTENT_BYTES
-from anabranch.store import private, records
+from anabranch.store import branches, private
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +35,7 @@ async def put(  # noqa: PLR0913  (the members of a record)
     visibility: Visibility | None,
     expected: int | None,
     readable: Sequence[str],
+    based_on: str | None = None,
 ) -> PrivateRow:
     """Write a private record.
 
@@ -45,14 +48,15 @@ async def put(  # noqa: PLR0913  (the members of a record)
         visibility: None: what the branch's sharing policy says.
         expected: The revision that the agent saw; 0: it must be absent; None: whatever is there.
         readable: Scopes that the agent may read: the base revision of a record elsewhere is not told.
+        based_on: The revision beneath the overlay that this settles; None: what the first write was based on stays.
 
     Raises:
         InvalidInputError: If the content has no canonical form.
         TooLargeError: If it is larger than 1 MiB.
-        ConflictError: If the run is over.
+        ConflictError: If the run is over, or another revision is beneath than the one that is to be settled.
         PreconditionFailedError: If the record is not at the expected revision.
     """
-    _check_open(branch)
+    branches.check_live(branch.phase)
     check_json(content, path="content")
     body = canonical_bytes(content)
     if len(body) > CONTENT_BYTES:
@@ -62,9 +66,14 @@ async def put(  # noqa: PLR0913  (the members of a record)
             limit=CONTENT_BYTES,
         )
     async with db.connection() as conn:
-        _, base = await records.read(
-            conn, line=branch.line, generation=branch.parent_generation, key=key, scopes=readable
-        )
+        base = await layers.beneath(conn, branch, key, scopes=readable)
+        if based_on is not None and int(based_on) != base:
+            raise ConflictError(
+                f"Beneath the overlay {key!r} is at revision {base}, and the record is said to be based on {based_on}.",
+                hint="View the layers beneath again, and write what is true with them in mind.",
+                reason="BaseMoved",
+                base_revision=str(base),
+            )
         return await private.put(
             conn,
             line=branch.line,
@@ -74,7 +83,8 @@ async def put(  # noqa: PLR0913  (the members of a record)
             visibility=visibility or branch.sharing_policy.get("default", "private"),
             content_hash=sha256(body),
             body=body,
-            base_revision=0 if base is None else base.revision,
+            base_revision=base,
+            settle=based_on is not None,
             expected=expected,
         )
 
@@ -87,11 +97,6 @@ async def delete(db: Database, *, branch: BranchRow, key: str, expected: int | N
         NotFoundError: If there is none.
         PreconditionFailedError: If it is not at the expected revision.
     """
-    _check_open(branch)
+    branches.check_live(branch.phase)
     async with db.connection() as conn:
         return await private.delete(conn, line=branch.line, branch_id=branch.branch_id, key=key, expected=expected)
-
-
-def _check_open(branch: BranchRow) -> None:
-    if branch.phase not in ("Active", "Stale"):
-        raise ConflictError(f"The run is over: the branch is {branch.phase}.", hint="Fork a new branch.")

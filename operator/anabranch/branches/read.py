@@ -1,16 +1,17 @@
-"""What is told of branches, and what a branch's own agent sees in it: its base, its overlay, and both together."""
+"""What is told of branches, and of what their agents have handed in or keep for themselves."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from anabranch.feed.cursor import Position, seal
-from anabranch.model.answers import BatchState, BranchPending, PrivateRecord, ViewedRecord
+from anabranch.branches import following
+from anabranch.feed.cursor import seal
+from anabranch.model.answers import BatchState, BranchPending, PrivateRecord
 from anabranch.model.canonical import hash_text
 from anabranch.model.errors import NotFoundError
 from anabranch.model.objects import BranchManifest, ManifestRef, SharingPolicy
-from anabranch.store import batches, branches, completions, lines, manifests, private, records, waiting
+from anabranch.store import batches, branches, completions, followers, lines, manifests, private, waiting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from anabranch.store.branches import BranchRow
     from anabranch.store.completions import CompletionRow
     from anabranch.store.database import Connection, Database
+    from anabranch.store.followers import FollowerRow
     from anabranch.store.private import PrivateRow
-    from anabranch.store.records import RecordRow
 
 
 async def find(db: Database, *, namespace: str, name: str) -> BranchRow | None:
@@ -55,7 +56,10 @@ async def page(db: Database, *, namespace: str, after: str, limit: int) -> list[
 async def describe(db: Database, rows: Sequence[BranchRow], sealer: Sealer) -> list[BranchManifest]:
     """Branches as they travel."""
     async with db.connection() as conn:
-        return [await _manifest(conn, row, sealer) for row in rows]
+        saved = await followers.of_branches(
+            conn, lines=sorted({row.line for row in rows}), branch_ids=[row.branch_id for row in rows]
+        )
+        return [await _manifest(conn, row, saved.get(row.branch_id), sealer) for row in rows]
 
 
 async def received(db: Database, branch: BranchRow, *, after: int, limit: int) -> list[BatchState]:
@@ -102,44 +106,6 @@ async def private_page(db: Database, branch: BranchRow, *, after: str, limit: in
     return [private_wire(row) for row in found]
 
 
-async def view(
-    db: Database,
-    branch: BranchRow,
-    key: str,
-    *,
-    layer: Literal["base", "private", "merged"],
-    scopes: Sequence[str],
-) -> ViewedRecord:
-    """A record as the branch sees it.
-
-    Args:
-        db: The store.
-        branch: The branch.
-        key: The record's key.
-        layer: ``base``: the parent manifest. ``private``: the overlay. ``merged``: the overlay over the parent.
-        scopes: Those that the agent may read now, for what comes from the parent.
-
-    Raises:
-        NotFoundError: If the layer has none, or none in these scopes.
-        GoneError: If the parent manifest was pruned.
-    """
-    async with db.connection() as conn:
-        if layer != "base":
-            own = await private.get(conn, line=branch.line, branch_id=branch.branch_id, key=key)
-            if own is not None:
-                return _own(own)
-        if layer != "private":
-            _, record = await records.read(
-                conn, line=branch.line, generation=branch.parent_generation, key=key, scopes=scopes
-            )
-            if record is not None:
-                return _base(key, record)
-    raise NotFoundError(
-        f"The branch has no record {key!r} in the layer {layer}, or you may not read it.",
-        hint="Check the key, or ask for `read` on its scope.",
-    )
-
-
 def private_wire(row: PrivateRow) -> PrivateRecord:
     """A record of the private overlay as it travels."""
     return PrivateRecord.model_construct(
@@ -154,39 +120,11 @@ def private_wire(row: PrivateRow) -> PrivateRecord:
     )
 
 
-def _own(row: PrivateRow) -> ViewedRecord:
-    return ViewedRecord.model_construct(
-        layer="private",
-        key=row.key,
-        revision=str(row.revision),
-        scope=row.scope,
-        visibility=row.visibility,
-        content=json.loads(row.body),
-        content_hash=hash_text(row.content_hash),
-        base_revision=str(row.base_revision),
-        tombstone=False,
-    )
-
-
-def _base(key: str, row: RecordRow) -> ViewedRecord:
-    return ViewedRecord.model_construct(
-        layer="base",
-        key=key,
-        revision=str(row.revision),
-        scope=row.scope,
-        visibility="shareable",
-        content=None if row.body is None else json.loads(row.body),
-        content_hash=hash_text(row.content_hash),
-        base_revision=str(row.revision),
-        tombstone=row.tombstone,
-    )
-
-
-async def _manifest(conn: Connection, row: BranchRow, sealer: Sealer) -> BranchManifest:
+async def _manifest(conn: Connection, row: BranchRow, saved: FollowerRow | None, sealer: Sealer) -> BranchManifest:
     parent = await manifests.get(conn, line=row.line, generation=row.parent_generation)
     head = await lines.head(conn, row.line)
     through = await branches.contiguous_through(conn, line=row.line, branch_id=row.branch_id)
-    cursor = parent and seal(sealer, row.line, Position(head.epoch, parent.feed_watermark))
+    position = following.position_of(head, parent, saved)
     return BranchManifest(
         branch_id=row.branch_id,
         run_id=row.run_id,
@@ -206,5 +144,7 @@ async def _manifest(conn: Connection, row: BranchRow, sealer: Sealer) -> BranchM
         phase=row.phase,
         sharing_policy=SharingPolicy.model_validate(row.sharing_policy),
         last_submitted_sequence=through,
-        shared_feed_cursor=cursor,
+        shared_feed_cursor=position and seal(sealer, row.line, position),
+        follow=row.follow,
+        lease_seconds=row.lease_seconds,
     )

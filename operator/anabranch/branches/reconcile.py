@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from anabranch.branches import consent, waits
+from anabranch.branches import consent, rebasing, waits
 from anabranch.identity import Caller, grants
 from anabranch.model.errors import GoneError, NotFoundError
 from anabranch.model.ids import LineId, new_branch_id, new_run_id
@@ -43,6 +43,7 @@ async def reconcile(db: Database, resource: BranchResource, *, grants: Grants) -
     if branch is None:
         return
     granted = await consent.check(db, branch, asked=grants)
+    obstacle = await rebasing.rebase(db, branch, resource, asked=grants) if granted else None
     async with db.transaction() as conn:
         if branch.deleted_at is not None:
             await drift.take_back_branch(conn, namespace=branch.namespace, name=branch.name, uid=branch.uid)
@@ -53,16 +54,24 @@ async def reconcile(db: Database, resource: BranchResource, *, grants: Grants) -
             observed_generation=resource.generation,
             task=resource.spec.task,
             sharing_policy=_sharing_policy(resource),
+            follow=resource.spec.follow,
+            lease_seconds=_lease_seconds(resource),
         )
-        if granted:
+        if granted and obstacle is None:
             await waits.settle(conn, resource)
         # Jobs that a person applied before the branch was there.
         await waiting.wake(conn, needs_namespace=resource.namespace, needs_name=resource.name)
+    needs = resource.baseline
     if not granted:
-        needs = resource.baseline
         await waits.wait(
             db, resource, condition="Stalled", reason=consent.GRANT_REVOKED, message=consent.REVOKED, needs=needs
         )
+    elif obstacle is not None:
+        words = {"reason": obstacle.reason, "message": obstacle.message}
+        if obstacle.may_pass:
+            await waits.wait(db, resource, condition="Stalled", needs=needs, **words)
+        else:
+            await waits.stall(db, resource, needs=needs, **words)
     db.notify("work")
     db.notify("status")
 
@@ -150,6 +159,8 @@ async def _fork_from(db: Database, resource: BranchResource, state: LineState) -
                 service_account=spec.agent.service_account_name,
                 task=spec.task,
                 sharing_policy=_sharing_policy(resource),
+                follow=spec.follow,
+                lease_seconds=_lease_seconds(resource),
                 generation=spec.baseline_ref.generation,
             )
             # A deletion that came in between has not seen the branch; one that comes now does.
@@ -170,3 +181,7 @@ async def _fork_from(db: Database, resource: BranchResource, state: LineState) -
 def _sharing_policy(resource: BranchResource) -> dict[str, Any]:
     """The policy in the form in which it travels."""
     return resource.spec.sharing_policy.model_dump(mode="json")
+
+
+def _lease_seconds(resource: BranchResource) -> int:
+    return int(resource.spec.lease.duration.total_seconds())

@@ -6,7 +6,7 @@ import asyncio
 import mimetypes
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -17,6 +17,7 @@ from anabranch.cli.output import hint, output_option, show
 
 if TYPE_CHECKING:
     from anabranch.client import AnabranchClient
+    from anabranch.model.wire import Layer
 
 COLUMNS: Final = {
     "namespace": "metadata.namespace",
@@ -94,13 +95,13 @@ def fork(*, name: str, baseline: str, generation: int | None, task: str, output:
 @command.command("get")
 @branch_argument
 @key_argument
-@click.option("--layer", type=click.Choice(["base", "private", "merged"]), default="merged", show_default=True)
+@click.option(
+    "--layer", type=click.Choice(["base", "shared", "private", "merged"]), default="merged", show_default=True
+)
 @output_option
 @connection_options
-def get(
-    *, branch: str, key: str, layer: Literal["base", "private", "merged"], output: str, connection: Connection
-) -> None:
-    """Read a record as the branch sees it: its private note, else what its parent generation says."""
+def get(*, branch: str, key: str, layer: Layer, output: str, connection: Connection) -> None:
+    """Read a record as the branch sees it: its private note, else what it has followed, else what its parent says."""
 
     async def ask(client: AnabranchClient, namespace: str) -> Any:
         return as_json(await client.view(namespace, branch, key, layer=layer))

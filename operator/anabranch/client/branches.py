@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import httpx
 from pydantic import TypeAdapter
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from anabranch.model.errors import AnabranchError
     from anabranch.model.objects import Change, RunCompletion
     from anabranch.model.requests import BranchRequest
-    from anabranch.model.wire import Visibility
+    from anabranch.model.wire import Layer, Visibility
 
 _JSON = {"Content-Type": "application/json"}
 _ACKNOWLEDGEMENT: TypeAdapter[Receipt | Publication] = TypeAdapter(Receipt | Publication)
@@ -81,6 +81,7 @@ class BranchCalls(Transport):
         visibility: Visibility | None = None,
         if_match: str | None = None,
         if_none_match: bool = False,
+        base_revision: str | None = None,
     ) -> PrivateRecord:
         """Write a record of the private overlay.
 
@@ -93,11 +94,13 @@ class BranchCalls(Transport):
             visibility: Whether it may be shared later; None: what the branch's sharing policy says.
             if_match: Only over this revision.
             if_none_match: Only where there is none.
+            base_revision: The revision beneath that this settles, after a rebase or an update; None: what the first
+                write was based on stays.
 
         Raises:
             PreconditionFailedError: If the record is at another revision.
         """
-        write = PrivateWrite(content=content, scope=scope, visibility=visibility)
+        write = PrivateWrite(content=content, scope=scope, visibility=visibility, base_revision=base_revision)
         conditions = _conditions(if_match, if_none_match=if_none_match)
         response = await self.send(
             "PUT",
@@ -117,10 +120,16 @@ class BranchCalls(Transport):
             repeatable=False,
         )
 
-    async def view(
-        self, namespace: str, branch: str, key: str, *, layer: Literal["base", "private", "merged"] = "merged"
-    ) -> ViewedRecord:
-        """A record of the parent manifest, of the overlay, or of both, naming its layer and revision."""
+    async def view(self, namespace: str, branch: str, key: str, *, layer: Layer = "merged") -> ViewedRecord:
+        """A record of one layer, or as they lie over each other, naming its layer and revision.
+
+        Args:
+            namespace: Of the Branch.
+            branch: Its id or name.
+            key: The record's.
+            layer: ``base``: the parent manifest. ``shared``: what the followed updates say otherwise. ``private``: the
+                overlay. ``merged``: what the agent sees, the latter ones over the former.
+        """
         return await self.get(ViewedRecord, path(namespace, "branches", branch, "view", key), query={"layer": layer})
 
     async def base_revision(self, namespace: str, branch: str, key: str) -> str:

@@ -6,9 +6,10 @@ from anabranch.client.baselines import BaselineCalls
 from anabranch.client.branches import BranchCalls
 from anabranch.client.follow import FeedCalls
 from anabranch.client.jobs import JobCalls
+from anabranch.client.runs import RunCalls
 
 
-class AnabranchClient(BaselineCalls, FeedCalls, BranchCalls, JobCalls):
+class AnabranchClient(BaselineCalls, FeedCalls, BranchCalls, RunCalls, JobCalls):
     """A client of the HTTP API; an asynchronous context manager.
 
     Used as::

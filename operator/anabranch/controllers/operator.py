@@ -20,6 +20,7 @@ import structlog
 import yaml
 
 from anabranch.baselines import retention
+from anabranch.branches import following, presence
 from anabranch.consolidation import schedule, work
 from anabranch.consolidation.services import Services
 from anabranch.consolidation.sources import SourcesConfig
@@ -126,6 +127,8 @@ class _Process:
                 Births(db, kube, announcer=self._announcer, changed=self._ring),
                 Chore("batches", self._make_jobs),
                 Chore("retention", self._retain),
+                Chore("leases of agents", lambda: presence.settle(db)),
+                Chore("places in the feed", lambda: following.show(db)),
                 Deletions(db, self._reconciler),
             ]
         )

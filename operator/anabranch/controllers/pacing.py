@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 QUIET_SECONDS: Final = 30.0
-_RISING: Final = frozenset({"lastSubmittedSequence"})
+_RISING: Final = frozenset({"lastSubmittedSequence", "sharedFeedCursor", "feedLag"})
 _REMEMBERED: Final = 50_000
 
 

@@ -46,7 +46,10 @@ SEE_BRANCH: Final = Grant("see branches as resources", "branches", "get", "branc
 DELEGATE: Final = Grant("create a branch for another ServiceAccount", "agents", "delegate", "ServiceAccount")
 USE_AGENT_ID: Final = Grant("use an agent id that is not one's ServiceAccount's name", "agents", "use", "agent id")
 OWN_BRANCH: Final = Grant(
-    "own branch: private records, view, evidence, batches, completion", "branches/data", "update", "branch"
+    "own branch: private records, view, evidence, checkpoints, cursor, presence, batches, completion",
+    "branches/data",
+    "update",
+    "branch",
 )
 SEE_CANDIDATES: Final = Grant("see candidates, transitions", "consolidationjobs/review", "get", "job")
 DECIDE: Final = Grant("decide", "consolidationjobs/review", "update", "job", seen_by=SEE_CANDIDATES)

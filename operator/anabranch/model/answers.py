@@ -156,7 +156,9 @@ class PrivateRecord(Wire):
     visibility: Visibility
     content: JsonValue
     content_hash: Hash
-    base_revision: Revision = Field(description='of the key in the parent manifest when first written here; "0": none')
+    base_revision: Revision = Field(
+        description='of what was beneath when it was first written here, or settled by a write since; "0": nothing'
+    )
     updated_at: datetime
 
 
@@ -167,7 +169,7 @@ class PrivatePage(Page[PrivateRecord]):
 class ViewedRecord(Wire):
     """A record as a branch sees it, naming the layer that it comes from."""
 
-    layer: Literal["base", "private"]
+    layer: Literal["base", "shared", "private"]
     key: Key
     revision: Revision = Field(description="of that layer")
     scope: Scope
@@ -175,7 +177,7 @@ class ViewedRecord(Wire):
     content: JsonValue
     content_hash: Hash
     base_revision: Revision = Field(description="what a change of this record names as its base")
-    tombstone: bool = Field(default=False, description="the parent manifest says that the key was deleted")
+    tombstone: bool = Field(default=False, description="the layer says that the key was deleted")
 
 
 class BatchState(Wire):

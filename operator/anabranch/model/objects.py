@@ -25,6 +25,7 @@ from anabranch.model.wire import (
     Wire,
 )
 
+PeerState = Literal["active", "stale", "unknown", "completed"]
 JobState = Literal["received", "importing", "validating", "awaiting_review", "publishing", "published"]
 
 
@@ -67,6 +68,9 @@ class SharingPolicy(Wire):
     default: Visibility = "private"
     scopes: tuple[Scope, ...] = Field(default=(), max_length=limits.LINE_SCOPES, description="empty: any scope")
     export_private: bool = False
+    peer_visibility: Literal["state", "task"] = Field(
+        default="state", description="task: other followers are told what the run is for"
+    )
 
 
 class BranchManifest(Wire):
@@ -86,7 +90,13 @@ class BranchManifest(Wire):
     phase: Literal["Active", "Stale", "Completed", "Denied", "Expired"]
     sharing_policy: SharingPolicy
     last_submitted_sequence: int = Field(description="batches 1 to this one are durable, without a gap")
-    shared_feed_cursor: str | None = None
+    shared_feed_cursor: str | None = Field(
+        default=None, description="where to follow the feed from: the place that the run has saved, or its parent's"
+    )
+    follow: Literal["Apply", "Hold", "Off"] = Field(
+        default="Apply", description="what becomes of what others publish: taken over, looked at first, left alone"
+    )
+    lease_seconds: int = Field(default=60, description="for how long the agent counts as there when it was heard of")
 
 
 class Change(Wire):
@@ -249,7 +259,7 @@ class AgentPresence(Wire):
     agent_id: str
     branch_id: str
     task: str | None
-    state: Literal["active", "stale", "unknown", "completed"]
+    state: PeerState
     lease_deadline: datetime | None
     last_published_sequence: int
     observed_feed_cursor: str | None

@@ -27,6 +27,8 @@ class BranchRequest(Wire):
     service_account: Name | None = Field(default=None, description="default: the caller's own")
     task: Annotated[str, StringConstraints(max_length=limits.TASK_BYTES, pattern=limits.TEXT_PATTERN)] = ""
     sharing_policy: SharingPolicy = SharingPolicy()
+    follow: Literal["Apply", "Hold", "Off"] = "Apply"
+    lease_seconds: int = Field(default=60, ge=5, le=86_400, description="for how long a sign of life counts")
 
 
 class PrivateWrite(Wire):
@@ -35,6 +37,11 @@ class PrivateWrite(Wire):
     content: JsonValue
     scope: Scope = "shared"
     visibility: Visibility | None = Field(default=None, description="default: what the branch's sharing policy says")
+    base_revision: Revision | None = Field(
+        default=None,
+        description='the revision beneath the overlay that this settles, as `view` shows it; "0": none. Default: what '
+        "the first write was based on stays",
+    )
 
 
 class BulkBatches(Wire):

@@ -47,6 +47,8 @@ Key = Annotated[str, _valid(check_key)]
 Scope = Annotated[str, _valid(check_scope)]
 Locator = Annotated[str, _valid(check_locator)]
 Visibility = Literal["private", "shareable"]
+Layer = Literal["base", "shared", "private", "merged"]
+"""What of a record to look at: the parent manifest, the followed updates, the private overlay, or all of them."""
 
 
 class Wire(BaseModel):

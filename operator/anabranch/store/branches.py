@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from anabranch.model.errors import GoneError, NotFoundError, ReclaimedError, UnavailableError
+from anabranch.model.errors import ConflictError, GoneError, NotFoundError, ReclaimedError, UnavailableError
 from anabranch.model.ids import line_of
 from anabranch.store import queries
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Phase: TypeAlias = Literal["Active", "Stale", "Completed", "Denied", "Expired"]
 Kept: TypeAlias = Literal["whole", "leaving", "row"]
+Follow: TypeAlias = Literal["Apply", "Hold", "Off"]
 
 _ATTEMPTS: Final = 5
 
@@ -38,6 +39,9 @@ class BranchRow:
         kept: ``whole``, until retention removes what the run brought; then the row alone is left.
         version: Counts the changes that the resource's status shows.
         parent_manifest_hash: 32 bytes.
+        follow: Whether what others publish is taken over as it comes, looked at first, or left alone.
+        lease_seconds: For how long the agent counts as there after it was heard of.
+        forked_generation: The first parent, where the run was rebased since; else the parent.
     """
 
     line: str
@@ -64,6 +68,9 @@ class BranchRow:
     baseline_namespace: str
     baseline_name: str
     kept: Kept = "whole"
+    follow: Follow = "Apply"
+    lease_seconds: int = 60
+    forked_generation: int = 0
 
 
 async def fork(  # noqa: PLR0913  (the columns of a branch)
@@ -82,6 +89,8 @@ async def fork(  # noqa: PLR0913  (the columns of a branch)
     task: str,
     sharing_policy: dict[str, Any],
     generation: int | None,
+    follow: Follow = "Apply",
+    lease_seconds: int = 60,
 ) -> BranchRow:
     """Fork a branch, or give the one that the same resource (line and uid) made before.
 
@@ -100,6 +109,8 @@ async def fork(  # noqa: PLR0913  (the columns of a branch)
         task: For people.
         sharing_policy: A `SharingPolicy` as JSON.
         generation: The manifest to fork from; None for the line's current one.
+        follow: What is done with what others publish.
+        lease_seconds: For how long the agent counts as there after it was heard of.
 
     Raises:
         NotFoundError: If there is no such manifest, or none yet.
@@ -120,6 +131,8 @@ async def fork(  # noqa: PLR0913  (the columns of a branch)
             service_account=service_account,
             task=task,
             sharing_policy=sharing_policy,
+            follow=follow,
+            lease_seconds=lease_seconds,
             generation=generation,
         )
         if row is not None:
@@ -158,7 +171,15 @@ async def list_by_namespace(conn: Connection, *, namespace: str, after: str = ""
 
 
 async def update_spec(  # noqa: PLR0913  (what identifies it, and what changes)
-    conn: Connection, *, line: str, branch_id: str, observed_generation: int, task: str, sharing_policy: dict[str, Any]
+    conn: Connection,
+    *,
+    line: str,
+    branch_id: str,
+    observed_generation: int,
+    task: str,
+    sharing_policy: dict[str, Any],
+    follow: Follow = "Apply",
+    lease_seconds: int = 60,
 ) -> bool:
     """Take over what a Branch may change after its fork; whether anything changed."""
     tag = await _sql.update_spec(
@@ -168,6 +189,8 @@ async def update_spec(  # noqa: PLR0913  (what identifies it, and what changes)
         observed_generation=observed_generation,
         task=task,
         sharing_policy=sharing_policy,
+        follow=follow,
+        lease_seconds=lease_seconds,
     )
     return queries.touched(tag) > 0
 
@@ -190,6 +213,21 @@ async def contiguous_through(conn: Connection, *, line: str, branch_id: str) -> 
     """The last sequence of the gap-free run of batches from 1; 0 when the first is not in."""
     through: int = await _sql.contiguous_through(conn, line=line, branch_id=branch_id)
     return through
+
+
+def check_live(phase: str) -> None:
+    """Check that a run goes on.
+
+    Raises:
+        ConflictError: If it is over.
+    """
+    if phase not in ("Active", "Stale"):
+        raise over(phase)
+
+
+def over(phase: str) -> ConflictError:
+    """The error for what only a run that goes on can do."""
+    return ConflictError(f"The run is over: the branch is {phase}.", hint="Fork a new branch.")
 
 
 def reclaimed() -> ReclaimedError:

@@ -29,7 +29,7 @@ class PrivateRow:
         revision: 1 at first, one more with each write or deletion of the key in this branch.
         content_hash: Of the body, 32 bytes.
         body: Canonical JSON.
-        base_revision: Of the key in the parent manifest when it was first written here; 0 for none.
+        base_revision: Of the record beneath the overlay that it is based on; 0 for none.
     """
 
     line: str
@@ -62,6 +62,7 @@ async def put(  # noqa: PLR0913  (the columns of a record)
     body: bytes,
     base_revision: int,
     expected: int | None,
+    settle: bool = False,
 ) -> PrivateRow:
     """Write a private record.
 
@@ -74,8 +75,9 @@ async def put(  # noqa: PLR0913  (the columns of a record)
         visibility: Whether it may be shared later.
         content_hash: Of the body, 32 bytes.
         body: Canonical JSON.
-        base_revision: Of the key in the parent manifest; kept from the first write on.
+        base_revision: Of the record beneath that it is based on; kept from the first write on.
         expected: The revision that the writer saw; 0: it must be absent; None: whatever is there.
+        settle: Whether it is based on that from now on, whatever it was based on before.
 
     Raises:
         PreconditionFailedError: If the record is not at the expected revision; ``extra`` has the revision that it is
@@ -91,6 +93,7 @@ async def put(  # noqa: PLR0913  (the columns of a record)
         content_hash=content_hash,
         body=body,
         base_revision=base_revision,
+        settle=settle,
         expected=expected,
     )
     if row is None:

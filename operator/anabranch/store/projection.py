@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from anabranch.model.ids import line_of
-from anabranch.store import jobs, manifests, queries
+from anabranch.store import jobs, manifests, queries, rebases
 from anabranch.store.branches import BranchRow
 from anabranch.store.lines import HeadRow, LineRow
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from anabranch.store.database import Connection
     from anabranch.store.jobs import JobRow
     from anabranch.store.manifests import ManifestRow
+    from anabranch.store.rebases import RebaseRow
 
 SHOWN: Final = 20
 """Candidate ids in each list of a job's status."""
@@ -75,15 +76,40 @@ class BaselineState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """What a branch that is there waits for all the same (see `waiting`).
+
+    Attributes:
+        condition: ``Reconciling`` or ``Stalled``.
+        observed_generation: ``metadata.generation`` of the spec that it says this of.
+    """
+
+    condition: Literal["Reconciling", "Stalled"]
+    reason: str
+    message: str
+    observed_generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BranchState:
     """What a Branch's status shows.
 
     Attributes:
         contiguous_through: Batches 1 to this one are in.
+        lease_deadline: When the agent's lease runs out, or did; None: it never had one.
+        feed_cursor: How far the run follows, as it was shown last; None: nowhere yet.
+        feed_lag: How many events it was behind then.
+        lineage: What the run stood on before, newest first: the last five.
+        obstacle: What stands in the way of the spec, or of the fork's grant; None: nothing does.
     """
 
     branch: BranchRow
     contiguous_through: int
+    lease_deadline: datetime | None = None
+    feed_cursor: str | None = None
+    feed_lag: int | None = None
+    lineage: tuple[RebaseRow, ...] = ()
+    obstacle: Obstacle | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +175,7 @@ async def baseline_status(conn: Connection, *, lines: Sequence[str]) -> list[Bas
 
 async def branch_status(conn: Connection, *, branch_ids: Sequence[str]) -> list[BranchState]:
     """What the statuses of some Branches show, in any order, in one query."""
-    found = _sql.branch_status(conn, lines=_lines(branch_ids), branch_ids=branch_ids)
+    found = _sql.branch_status(conn, lines=_lines(branch_ids), branch_ids=branch_ids, lineage=rebases.SHOWN)
     return await queries.rows(found, _branch)
 
 
@@ -185,7 +211,22 @@ def _baseline(row: Mapping[str, Any]) -> BaselineState:
 
 
 def _branch(row: Mapping[str, Any]) -> BranchState:
-    return BranchState(branch=BranchRow(**_pick(row, BranchRow)), contiguous_through=row["contiguous_through"])
+    return BranchState(
+        branch=BranchRow(**_pick(row, BranchRow)),
+        contiguous_through=row["contiguous_through"],
+        lease_deadline=row["lease_deadline"],
+        feed_cursor=row["feed_cursor"],
+        feed_lag=row["feed_lag"],
+        lineage=tuple(map(rebases.from_row, row["lineage"])),
+        obstacle=None
+        if row["condition"] is None
+        else Obstacle(
+            condition=row["condition"],
+            reason=row["reason"],
+            message=row["message"],
+            observed_generation=row["waiting_generation"],
+        ),
+    )
 
 
 def _job(row: Mapping[str, Any]) -> JobStatusRow:

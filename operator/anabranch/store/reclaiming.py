@@ -86,8 +86,14 @@ async def empty_run(conn: Connection, *, line: str, run: Leaving) -> bool:
     """
     more = await _drop_decisions(conn, line=line, job_ids=run.jobs)
     where = {"line": line, "branch_id": run.branch_id}
-    for drop, limit in ((_sql.drop_evidence, _BODIES), (_sql.drop_batches, _BODIES), (_sql.drop_private, _ROWS)):
+    for drop, limit in (
+        (_sql.drop_evidence, _BODIES),
+        (_sql.drop_batches, _BODIES),
+        (_sql.drop_private, _ROWS),
+        (_sql.drop_checkpoints, _ROWS),
+    ):
         more |= queries.touched(await drop(conn, limit=limit, **where)) == limit
+    await _sql.drop_signs(conn, **where)
     await _sql.drop_completion(conn, **where)
     if not more:
         await _sql.keep_logs(conn, line=line, job_ids=list(run.jobs))

@@ -1,7 +1,7 @@
-"""Branches, the private overlay, and what both layers show."""
+"""Branches, the private overlay, and what the layers of a branch show."""
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import Field
@@ -13,13 +13,13 @@ from anabranch.api.parts import WithParts
 from anabranch.api.replies import ASK_AGAIN, kept, reply
 from anabranch.api.routing import Route, may_fail
 from anabranch.api.visibility import InNamespace, OnBranch, base_scopes, visible
-from anabranch.branches import creation, private, read
+from anabranch.branches import creation, layers, private, read
 from anabranch.identity import grants
 from anabranch.model.answers import BranchPage, BranchPending, PrivatePage, PrivateRecord, ViewedRecord
 from anabranch.model.errors import ConflictError, InvalidInputError, PreconditionFailedError
 from anabranch.model.objects import BranchManifest
 from anabranch.model.requests import BranchRequest, PrivateWrite
-from anabranch.model.wire import Key
+from anabranch.model.wire import Key, Layer
 
 router = APIRouter(prefix="/v1/namespaces/{namespace}/branches", route_class=Route, tags=["branches"])
 
@@ -39,8 +39,10 @@ may_fail(_writing, ConflictError, PreconditionFailedError)
 class ViewQuery(QueryModel):
     """Which layer to look at."""
 
-    layer: Literal["base", "private", "merged"] = Field(
-        "merged", description="base: the parent manifest; private: the overlay; merged: the overlay over the parent"
+    layer: Layer = Field(
+        "merged",
+        description="base: the parent manifest; shared: what the followed updates say otherwise; private: the overlay; "
+        "merged: the overlay over the followed updates, where they are applied, over the parent",
     )
 
 
@@ -136,6 +138,7 @@ async def put_private(
         visibility=body.visibility,
         expected=_expected(request),
         readable=await base_scopes(parts, at),
+        based_on=body.base_revision,
     )
     record = read.private_wire(row)
     return reply(record, headers={"ETag": f'"{record.revision}"'})
@@ -152,9 +155,9 @@ async def delete_private(at: AtOwnBranch, key: RecordKey, parts: WithParts, requ
 
 @router.get("/{branch}/view/{key:path}", response_model=ViewedRecord, summary="Read a record as the branch sees it")
 async def view(at: AtView, key: RecordKey, parts: WithParts, query: Annotated[ViewQuery, Query()]) -> Response:
-    """A record of the parent manifest, of the overlay, or of both, naming its layer and revision."""
+    """A record of one layer, or as they lie over each other, naming its layer and revision."""
     scopes = () if query.layer == "private" else await base_scopes(parts, at)
-    return reply(await read.view(parts.db, at.branch, key, layer=query.layer, scopes=scopes))
+    return reply(await layers.view(parts.db, at.branch, key, layer=query.layer, scopes=scopes))
 
 
 def _expected(request: Request) -> int | None:

@@ -1,7 +1,6 @@
 """The registry: which kinds of locator a finding may cite, and who looks them up.
 
 ``import:`` is absent on purpose: only an import makes such locators, and it has the digest in hand when it does.
-``checkpoint:`` has nothing yet that it could name.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.consolidation.sources.git import GitResolver
 from anabranch.consolidation.sources.https import HttpsResolver
-from anabranch.consolidation.sources.stored import EvidenceResolver, RecordResolver
+from anabranch.consolidation.sources.stored import CheckpointResolver, EvidenceResolver, RecordResolver
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +27,7 @@ def resolvers(db: Database, grants: Grants, config: SourcesConfig) -> Mapping[Ki
     folder = Path(config.cache_folder) if config.cache_folder else None
     return {
         "evidence": EvidenceResolver(db),
+        "checkpoint": CheckpointResolver(db),
         "record": RecordResolver(db, grants),
         "git": GitResolver(config.git_repositories, folder=folder),
         "https": HttpsResolver(config.http_sources),

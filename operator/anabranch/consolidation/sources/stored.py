@@ -1,7 +1,7 @@
-"""Sources that the system itself keeps: evidence of the branch, and records of the line.
+"""Sources that the system itself keeps: evidence and checkpoints of the branch, and records of the line.
 
-Both are looked up as the citing agent would: evidence of its own branch only, a record only in a scope that the
-agent may read. Anything else is "not found", also what exists elsewhere.
+They are looked up as the citing agent would: evidence and checkpoints of its own branch only, a record only in a scope
+that the agent may read. Anything else is "not found", also what exists elsewhere.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from anabranch.consolidation.sources.check import Found
 from anabranch.identity import grants
 from anabranch.model.canonical import hash_bytes
-from anabranch.store import evidence, records
+from anabranch.store import checkpoints, evidence, records
 
 if TYPE_CHECKING:
     from anabranch.consolidation.sources.check import Citation
@@ -32,6 +32,21 @@ class EvidenceResolver:
         async with self._db.connection() as conn:
             found = await evidence.exists(conn, line=citation.line, branch_id=citation.branch_id, digests=[digest])
         return Found(digest in found, "" if digest in found else "this branch has uploaded no such evidence")
+
+
+class CheckpointResolver:
+    """``checkpoint:<id>``: kept by this very branch. That it is there is all that anybody learns of it."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    async def __call__(self, citation: Citation, locator: Locator) -> Found:
+        """Look the id up among the branch's checkpoints."""
+        async with self._db.connection() as conn:
+            found = await checkpoints.get(
+                conn, line=citation.line, branch_id=citation.branch_id, checkpoint_id=locator.parts["id"]
+            )
+        return Found(found is not None, "" if found is not None else "this branch has kept no such checkpoint")
 
 
 class RecordResolver:

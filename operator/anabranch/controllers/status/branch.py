@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 from anabranch.branches.consent import GRANT_REVOKED, REVOKED
 from anabranch.controllers.status.conditions import Draft, Seen, dated
 from anabranch.model.canonical import hash_text
-from anabranch.model.crd import BranchStatus, ParentManifest
+from anabranch.model.crd import BranchStatus, EarlierParent, ParentManifest, Presence
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from anabranch.store.branches import BranchRow
     from anabranch.store.projection import BranchState
 
 
@@ -25,8 +24,9 @@ def branch_status(row: BranchState, *, seen: Seen, now: datetime) -> BranchStatu
         now: For conditions that change.
     """
     branch = row.branch
+    observed = max(branch.observed_generation, row.obstacle.observed_generation if row.obstacle else 0)
     return BranchStatus(
-        observed_generation=branch.observed_generation,
+        observed_generation=observed,
         branch_id=branch.branch_id,
         run_id=branch.run_id,
         phase=branch.phase,
@@ -35,13 +35,45 @@ def branch_status(row: BranchState, *, seen: Seen, now: datetime) -> BranchStatu
             generation=branch.parent_generation,
             manifest_hash=hash_text(branch.parent_manifest_hash),
         ),
+        lineage=tuple(
+            EarlierParent(
+                baseline_id=earlier.from_baseline_id,
+                generation=earlier.from_generation,
+                manifest_hash=hash_text(earlier.from_manifest_hash),
+                until=earlier.at,
+                conflicts=earlier.conflicts,
+            )
+            for earlier in row.lineage
+        ),
         last_submitted_sequence=row.contiguous_through,
+        shared_feed_cursor=row.feed_cursor,
+        feed_lag=row.feed_lag,
+        presence=_presence(row),
         endpoint=f"/v1/namespaces/{branch.namespace}/branches/{branch.branch_id}",
-        conditions=dated(_drafts(branch), generation=branch.observed_generation, seen=seen, now=now),
+        conditions=dated(_drafts(row), generation=observed, seen=seen, now=now),
     )
 
 
-def _drafts(branch: BranchRow) -> list[Draft]:
+def _presence(row: BranchState) -> Presence | None:
+    """Whether the agent is there; nothing where the run has ended otherwise than by its completion."""
+    match row.branch.phase:
+        case "Completed":
+            return Presence(state="completed")
+        case "Stale":
+            return Presence(state="stale", lease_deadline=row.lease_deadline)
+        case "Active":
+            return Presence(state="active" if row.lease_deadline is not None else "unknown")
+        case _:
+            return None
+
+
+def _drafts(row: BranchState) -> list[Draft]:
+    branch = row.branch
+    if (met := row.obstacle) is not None and branch.phase != "Denied":
+        return [
+            Draft("Ready", "False", met.reason, met.message),
+            Draft(met.condition, "True", met.reason, met.message),
+        ]
     of = f"generation {branch.parent_generation} of {branch.baseline_namespace}/{branch.baseline_name}"
     match branch.phase:
         case "Denied":

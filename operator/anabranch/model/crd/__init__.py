@@ -24,7 +24,18 @@ from anabranch.model.crd.baseline import (
     Retention,
     ReviewPolicy,
 )
-from anabranch.model.crd.branch import Agent, BaselineRef, BranchSpec, BranchStatus, ParentManifest, SharingPolicy
+from anabranch.model.crd.branch import (
+    Agent,
+    BaselineRef,
+    BranchSpec,
+    BranchStatus,
+    EarlierParent,
+    Lease,
+    ParentManifest,
+    Presence,
+    Rebase,
+    SharingPolicy,
+)
 from anabranch.model.crd.job import (
     BatchRange,
     BranchRef,
@@ -59,11 +70,15 @@ __all__ = [
     "ConsolidationJobSpec",
     "ConsolidationJobStatus",
     "Decision",
+    "EarlierParent",
     "ImportSource",
     "JobCounts",
+    "Lease",
     "ManifestSummary",
     "ParentManifest",
     "Pin",
+    "Presence",
+    "Rebase",
     "Resource",
     "Restore",
     "Retention",

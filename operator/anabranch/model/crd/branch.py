@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
@@ -11,6 +12,7 @@ from anabranch.model.crd.base import (
     SET,
     Condition,
     Count,
+    Duration,
     LongToken,
     Name,
     Namespace,
@@ -20,6 +22,7 @@ from anabranch.model.crd.base import (
     Scope,
     Spec,
     Status,
+    Time,
     Token,
     map_by,
     rules,
@@ -71,6 +74,36 @@ class SharingPolicy(Spec):
     export_private: bool = False
     """Let the agent submit findings marked private. It needs the verb `export` on their scope besides."""
 
+    peer_visibility: Literal["state", "task"] = "state"
+    """What other followers of the Baseline are told of the run: its agent, state and sequences; with `task` also what
+    it is for."""
+
+
+class Lease(Spec):
+    """For how long the agent counts as there after it was heard of."""
+
+    duration: Annotated[
+        Duration,
+        Field(
+            json_schema_extra=rules(
+                Rule(
+                    "duration(self) >= duration('5s') && duration(self) <= duration('24h')",
+                    "spec.lease.duration must be from 5s to 24h",
+                )
+            )
+        ),
+    ] = timedelta(seconds=60)
+    """How long a renewal of the agent's presence lasts. When it has passed without another one, the phase is Stale
+    until the agent is heard of again."""
+
+
+class Rebase(Spec):
+    """Another parent for a run that goes on."""
+
+    to_generation: Ordinal
+    """Number of the manifest that the run is to stand on. Nothing but a change of this moves the parent; the private
+    overlay stays as it is, and what of it the new parent contradicts is listed by `anabranch branch rebase`."""
+
 
 class BranchSpec(Spec):
     """What the Branch shall be."""
@@ -108,6 +141,16 @@ class BranchSpec(Spec):
     sharing_policy: SharingPolicy = SharingPolicy()
     """What of the run may leave it."""
 
+    follow: Literal["Apply", "Hold", "Off"] = "Apply"
+    """What becomes of what others publish during the run. Apply: the agent's view shows it as far as the agent has
+    followed. Hold: the agent can look at it, and its view stays on the parent. Off: the run does not follow."""
+
+    lease: Lease = Lease()
+    """For how long the agent counts as there after it was heard of."""
+
+    rebase: Rebase | None = None
+    """Another parent for a run that goes on. Taking it away again leaves the run where it is."""
+
 
 class ParentManifest(Report):
     """The manifest that a Branch was forked from."""
@@ -123,6 +166,35 @@ class ParentManifest(Report):
 
 
 Phase = Literal["Pending", "Active", "Stale", "Completed", "Denied", "Expired"]
+
+
+class EarlierParent(Report):
+    """A manifest that a run stood on before it was rebased."""
+
+    baseline_id: str
+    """Id of the manifest."""
+
+    generation: Count
+    """Its number in the Baseline's history."""
+
+    manifest_hash: str
+    """Root of the Merkle trie over its records."""
+
+    until: Time
+    """When the run was rebased."""
+
+    conflicts: Count
+    """How many keys of the private overlay the next parent contradicted."""
+
+
+class Presence(Report):
+    """Whether the agent is there."""
+
+    state: Literal["active", "stale", "unknown", "completed"]
+    """active: its lease is being renewed. stale: it ran out. unknown: it never had one. completed: the run is."""
+
+    lease_deadline: Time | None = None
+    """When a lease ran out. Renewals are not written here, so it is absent while they come."""
 
 
 class BranchStatus(Status):
@@ -142,10 +214,23 @@ class BranchStatus(Status):
     Stale: the agent has not been heard of. Denied: a grant was revoked. Expired: reclaimed."""
 
     parent: ParentManifest | None = None
-    """The manifest that the run reads. It never changes."""
+    """The manifest that the run reads. It changes by `spec.rebase` alone."""
+
+    lineage: Annotated[tuple[EarlierParent, ...], Field(max_length=5)] = ()
+    """What the run stood on before, newest first: the last five."""
 
     last_submitted_sequence: Count | None = None
     """Batches of findings 1 to this one are received, without a gap."""
+
+    shared_feed_cursor: str | None = None
+    """How far the agent has followed the Baseline's feed, as it was saved: an opaque place, at most half a minute
+    old."""
+
+    feed_lag: Count | None = None
+    """How many events it was behind there."""
+
+    presence: Presence | None = None
+    """Whether the agent is there."""
 
     endpoint: str | None = None
     """Path of the branch below the API's address."""

@@ -1,4 +1,4 @@
--- name: fork(line, branch_id, run_id, namespace, name, uid, observed_generation, agent_id, agent_instance, service_account, task, sharing_policy, generation)^
+-- name: fork(line, branch_id, run_id, namespace, name, uid, observed_generation, agent_id, agent_instance, service_account, task, sharing_policy, follow, lease_seconds, generation)^
 -- Pin a branch to a manifest, or give the one that this resource made before; no row: the manifest is not there, or a race.
 WITH parent AS MATERIALIZED (
     SELECT m.generation, m.baseline_id, m.manifest_hash
@@ -9,10 +9,11 @@ WITH parent AS MATERIALIZED (
     FOR KEY SHARE OF m
 ), made AS (
     INSERT INTO branches (line, branch_id, run_id, namespace, name, uid, observed_generation, agent_id, agent_instance,
-                          service_account, task, sharing_policy, parent_generation, parent_baseline_id,
-                          parent_manifest_hash)
+                          service_account, task, sharing_policy, follow, lease_seconds, parent_generation,
+                          parent_baseline_id, parent_manifest_hash)
     SELECT :line, :branch_id, :run_id, :namespace, :name, :uid, :observed_generation, :agent_id, :agent_instance,
-           :service_account, :task, :sharing_policy, parent.generation, parent.baseline_id, parent.manifest_hash
+           :service_account, :task, :sharing_policy, :follow, :lease_seconds, parent.generation, parent.baseline_id,
+           parent.manifest_hash
     FROM parent
     ON CONFLICT (line, uid) DO NOTHING
     RETURNING *
@@ -24,6 +25,7 @@ WITH parent AS MATERIALIZED (
 SELECT b.line, b.branch_id, b.run_id, b.namespace, b.name, b.uid, b.observed_generation, b.agent_id, b.agent_instance,
        b.service_account, b.task, b.sharing_policy, b.parent_generation, b.phase, b.final_sequence, b.created_at,
        b.finished_at, b.deleted_at, b.kept, b.version, b.parent_baseline_id, b.parent_manifest_hash,
+       b.follow, b.lease_seconds, coalesce(b.forked_generation, b.parent_generation) AS forked_generation,
        l.namespace AS baseline_namespace, l.name AS baseline_name
 FROM branch AS b
 JOIN lines AS l ON l.line = b.line;
@@ -41,6 +43,7 @@ WHERE h.line = :line;
 SELECT b.line, b.branch_id, b.run_id, b.namespace, b.name, b.uid, b.observed_generation, b.agent_id, b.agent_instance,
        b.service_account, b.task, b.sharing_policy, b.parent_generation, b.phase, b.final_sequence, b.created_at,
        b.finished_at, b.deleted_at, b.kept, b.version, b.parent_baseline_id, b.parent_manifest_hash,
+       b.follow, b.lease_seconds, coalesce(b.forked_generation, b.parent_generation) AS forked_generation,
        l.namespace AS baseline_namespace, l.name AS baseline_name
 FROM branches AS b
 JOIN lines AS l ON l.line = b.line
@@ -51,6 +54,7 @@ WHERE b.line = :line AND b.branch_id = :branch_id;
 SELECT b.line, b.branch_id, b.run_id, b.namespace, b.name, b.uid, b.observed_generation, b.agent_id, b.agent_instance,
        b.service_account, b.task, b.sharing_policy, b.parent_generation, b.phase, b.final_sequence, b.created_at,
        b.finished_at, b.deleted_at, b.kept, b.version, b.parent_baseline_id, b.parent_manifest_hash,
+       b.follow, b.lease_seconds, coalesce(b.forked_generation, b.parent_generation) AS forked_generation,
        l.namespace AS baseline_namespace, l.name AS baseline_name
 FROM branches AS b
 JOIN lines AS l ON l.line = b.line
@@ -64,6 +68,7 @@ LIMIT 1;
 SELECT b.line, b.branch_id, b.run_id, b.namespace, b.name, b.uid, b.observed_generation, b.agent_id, b.agent_instance,
        b.service_account, b.task, b.sharing_policy, b.parent_generation, b.phase, b.final_sequence, b.created_at,
        b.finished_at, b.deleted_at, b.kept, b.version, b.parent_baseline_id, b.parent_manifest_hash,
+       b.follow, b.lease_seconds, coalesce(b.forked_generation, b.parent_generation) AS forked_generation,
        l.namespace AS baseline_namespace, l.name AS baseline_name
 FROM branches AS b
 JOIN lines AS l ON l.line = b.line
@@ -71,12 +76,14 @@ WHERE b.namespace = :namespace AND b.name > :after AND b.deleted_at IS NULL
 ORDER BY b.name
 LIMIT :limit;
 
--- name: update_spec(line, branch_id, observed_generation, task, sharing_policy)!
+-- name: update_spec(line, branch_id, observed_generation, task, sharing_policy, follow, lease_seconds)!
 -- Take over what a resource may change; an older resource than the one seen last changes nothing.
 UPDATE branches
-SET observed_generation = :observed_generation, task = :task, sharing_policy = :sharing_policy, version = version + 1
+SET observed_generation = :observed_generation, task = :task, sharing_policy = :sharing_policy, follow = :follow,
+    lease_seconds = :lease_seconds, version = version + 1
 WHERE line = :line AND branch_id = :branch_id AND observed_generation <= :observed_generation
-  AND (observed_generation, task, sharing_policy) IS DISTINCT FROM (:observed_generation, :task, :sharing_policy);
+  AND (observed_generation, task, sharing_policy, follow, lease_seconds)
+      IS DISTINCT FROM (:observed_generation, :task, :sharing_policy, :follow, :lease_seconds);
 
 -- name: set_phase(line, branch_id, phase)!
 -- Move a branch that has not ended to another phase; one whose parent is pruned cannot come back to life.

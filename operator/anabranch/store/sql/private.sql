@@ -4,7 +4,7 @@ SELECT line, branch_id, key, revision, scope, visibility, content_hash, body, ba
 FROM private_records
 WHERE line = :line AND branch_id = :branch_id AND key = :key AND body IS NOT NULL;
 
--- name: put(line, branch_id, key, scope, visibility, content_hash, body, base_revision, expected)^
+-- name: put(line, branch_id, key, scope, visibility, content_hash, body, base_revision, settle, expected)^
 -- Write a private record if it is at the expected revision (null: any, 0: absent); no row: it is not.
 INSERT INTO private_records AS p (line, branch_id, key, revision, scope, visibility, content_hash, body, base_revision)
 SELECT :line, :branch_id, :key, 1, :scope, :visibility, :content_hash, :body, :base_revision
@@ -12,7 +12,8 @@ WHERE coalesce(:expected::bigint, 0) = 0
    OR EXISTS (SELECT FROM private_records AS e WHERE e.line = :line AND e.branch_id = :branch_id AND e.key = :key)
 ON CONFLICT (line, branch_id, key) DO UPDATE
 SET revision = p.revision + 1, scope = excluded.scope, visibility = excluded.visibility,
-    content_hash = excluded.content_hash, body = excluded.body, updated_at = now()
+    content_hash = excluded.content_hash, body = excluded.body, updated_at = now(),
+    base_revision = CASE WHEN p.body IS NULL OR :settle::boolean THEN excluded.base_revision ELSE p.base_revision END
 WHERE :expected::bigint IS NULL
    OR :expected::bigint = CASE WHEN p.body IS NULL THEN 0 ELSE p.revision END
 RETURNING line, branch_id, key, revision, scope, visibility, content_hash, body, base_revision, updated_at;

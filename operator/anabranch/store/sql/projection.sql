@@ -90,11 +90,12 @@ CROSS JOIN LATERAL (
 ) AS conflicts
 WHERE l.line = ANY(:lines::text[]);
 
--- name: branch_status(lines, branch_ids)
+-- name: branch_status(lines, branch_ids, lineage)
 -- What the statuses of Branches show.
 SELECT b.line, b.branch_id, b.run_id, b.namespace, b.name, b.uid, b.observed_generation, b.agent_id, b.agent_instance,
        b.service_account, b.task, b.sharing_policy, b.parent_generation, b.phase, b.final_sequence, b.created_at,
        b.finished_at, b.deleted_at, b.kept, b.version, b.parent_baseline_id, b.parent_manifest_hash,
+       b.follow, b.lease_seconds, coalesce(b.forked_generation, b.parent_generation) AS forked_generation,
        l.namespace AS baseline_namespace, l.name AS baseline_name,
        (WITH RECURSIVE walk (n) AS (
             SELECT coalesce((SELECT t.prefix FROM batches AS t
@@ -103,9 +104,17 @@ SELECT b.line, b.branch_id, b.run_id, b.namespace, b.name, b.uid, b.observed_gen
             SELECT walk.n + 1 FROM walk
             WHERE (SELECT true FROM batches AS t
                    WHERE t.line = b.line AND t.branch_id = b.branch_id AND t.sequence = walk.n + 1)
-        ) SELECT greatest(max(n), CASE WHEN b.kept <> 'whole' THEN b.final_sequence END) FROM walk) AS contiguous_through
+        ) SELECT greatest(max(n), CASE WHEN b.kept <> 'whole' THEN b.final_sequence END) FROM walk) AS contiguous_through,
+       CASE WHEN p.noted IS NOT NULL THEN p.lease_deadline END AS lease_deadline,
+       f.shown_cursor AS feed_cursor, f.shown_lag AS feed_lag,
+       ARRAY(SELECT r FROM rebases AS r WHERE r.line = b.line AND r.branch_id = b.branch_id
+             ORDER BY r.ordinal DESC LIMIT :lineage) AS lineage,
+       w.condition, w.reason, w.message, w.observed_generation AS waiting_generation
 FROM branches AS b
 JOIN lines AS l ON l.line = b.line
+LEFT JOIN waiting AS w ON w.namespace = b.namespace AND w.kind = 'Branch' AND w.name = b.name AND w.uid = b.uid
+LEFT JOIN presence AS p ON p.line = b.line AND p.branch_id = b.branch_id
+LEFT JOIN followers AS f ON f.line = b.line AND f.branch_id = b.branch_id
 WHERE b.line = ANY(:lines::text[]) AND b.branch_id = ANY(:branch_ids::text[]);
 
 -- name: job_status(lines, job_ids, shown)

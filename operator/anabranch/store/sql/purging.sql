@@ -146,6 +146,26 @@ WHERE ctid = ANY(ARRAY(SELECT ctid FROM restores WHERE line = :line LIMIT :limit
 DELETE FROM archive_chunks
 WHERE ctid = ANY(ARRAY(SELECT ctid FROM archive_chunks WHERE line = :line LIMIT :limit));
 
+-- name: delete_presence(line, limit)!
+-- Delete up to so many rows of a line: leases of agents.
+DELETE FROM presence
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM presence WHERE line = :line LIMIT :limit));
+
+-- name: delete_followers(line, limit)!
+-- Delete up to so many rows of a line: places in the feed.
+DELETE FROM followers
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM followers WHERE line = :line LIMIT :limit));
+
+-- name: delete_checkpoints(line, limit)!
+-- Delete up to so many rows of a line: checkpoints.
+DELETE FROM checkpoints
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM checkpoints WHERE line = :line LIMIT :limit));
+
+-- name: delete_rebases(line, limit)!
+-- Delete up to so many rows of a line: earlier parents of its runs.
+DELETE FROM rebases
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM rebases WHERE line = :line LIMIT :limit));
+
 -- name: delete_archives(line, limit)!
 -- Delete up to so many rows of a line: archives.
 DELETE FROM archives

@@ -102,6 +102,22 @@ WHERE ctid = ANY(ARRAY(
     SELECT p.ctid FROM private_records AS p WHERE p.line = :line AND p.branch_id = :branch_id LIMIT :limit
 ));
 
+-- name: drop_checkpoints(line, branch_id, limit)!
+-- Remove the checkpoints of a run.
+DELETE FROM checkpoints
+WHERE ctid = ANY(ARRAY(
+    SELECT c.ctid FROM checkpoints AS c WHERE c.line = :line AND c.branch_id = :branch_id LIMIT :limit
+));
+
+-- name: drop_signs(line, branch_id)!
+-- Remove what a run said of itself while it went on, and what it was based on before.
+WITH place AS (
+    DELETE FROM followers WHERE line = :line AND branch_id = :branch_id
+), lineage AS (
+    DELETE FROM rebases WHERE line = :line AND branch_id = :branch_id
+)
+DELETE FROM presence WHERE line = :line AND branch_id = :branch_id;
+
 -- name: drop_completion(line, branch_id)!
 -- Remove the completion of a run.
 DELETE FROM completions WHERE line = :line AND branch_id = :branch_id;
