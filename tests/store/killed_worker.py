@@ -25,7 +25,7 @@ async def main(file: str, url: str, first: int) -> None:
     transport._pause = lambda _attempt: 0.01
     async with (
         AnabranchClient(url, token="ada") as client,
-        await Worker.open(Path(file), client, namespace=AGENTS, request=RUN) as worker,
+        await Worker.open(Path(file), client, namespace=AGENTS, branch=RUN) as worker,
     ):
         await worker.sync()
         syncing = asyncio.create_task(worker.run())

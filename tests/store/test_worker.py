@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from tests.store.building import version
 from tests.store.working import CONTENTS, contents, finding
-from tests.store.world import AGENTS
+from tests.store.world import AGENTS, TEAM
 
-from anabranch.client.worker import Evidence, Finding, SnapshotIncompleteError, snapshot
+from anabranch.client.worker import Evidence, Finding, SnapshotIncompleteError, Worker, snapshot
 from anabranch.identity import grants
 from anabranch.model.errors import (
     ConflictError,
@@ -23,6 +23,9 @@ from anabranch.model.errors import (
     UnavailableError,
 )
 from anabranch.model.objects import Publication, Receipt
+from anabranch.model.runs import Capsule
+
+SOURCE = f"evidence:sha256:{'0' * 64}"
 
 
 async def sequences(worker):
@@ -59,7 +62,7 @@ async def test_a_private_record_hides_what_is_beneath_it_until_it_is_deleted(wor
 
 
 async def test_records_are_listed_by_prefix_in_pages_of_all_layers(worker, monkeypatch):
-    monkeypatch.setattr("anabranch.client.worker.worker._PAGE", 2)
+    monkeypatch.setattr("anabranch.client.worker.desk._PAGE", 2)
     for key in ("b/1", "b/2", "b\U0010ffff", "bb", "c/1"):
         await worker.write(key, key)
     assert list(await contents(worker, prefix="b")) == ["b", "b/1", "b/2", "bb", "b\U0010ffff"]
@@ -418,7 +421,7 @@ async def eventually(look, within=10.0):
 async def test_a_running_worker_sends_and_receives_by_itself_through_an_outage_and_a_new_token(
     place, worker, monkeypatch
 ):
-    monkeypatch.setattr("anabranch.client.worker.rounds._FIRST_PAUSE", 0.02)
+    monkeypatch.setattr("anabranch.client.worker.running._FIRST_PAUSE", 0.02)
 
     async def sent():
         return (await worker.status()).waiting == 0
@@ -467,3 +470,70 @@ async def test_an_unknown_token_is_told(place, worker):
     with pytest.raises(UnauthenticatedError):
         await worker.sync()
     assert await contents(worker) == CONTENTS
+
+
+# --------------------------------------------------------------------------------------- checkpoints, presence, peers
+
+
+async def test_a_checkpoint_restores_a_task_in_a_new_process_and_from_the_api_when_the_file_is_lost(place, worker):
+    await place.served.stop()
+    first = await worker.checkpoint(Capsule(goal="find the cause"))
+    last = await worker.checkpoint(
+        Capsule(goal="find the cause", open_tasks=("look at the pool",)), references=[SOURCE]
+    )
+    await worker.checkpoint(Capsule(goal="something else"), session="other")
+    await worker.submit(finding("found", 1), Finding("noted", 2, sources=[f"checkpoint:{last}"]))
+    await worker.complete(checkpoint=last)
+    worker = await place.reopen(worker)
+    restored = await worker.restore()
+    assert (restored.checkpoint_id, restored.capsule.open_tasks) == (last, ("look at the pool",))
+    with pytest.raises(NotFoundError):
+        await worker.restore(session="none")
+    await place.served.start()
+    await worker.sync()
+    assert (await worker.status()).refused == 0
+    kept = [one async for one in worker._client.checkpoints(AGENTS, (await worker.status()).branch_id)]
+    assert [one.checkpoint_id for one in kept if one.session_id == "default"] == [last, first]
+    found = await place.open("other.db")
+    await found.sync()
+    assert (await found.restore()).checkpoint_id == last
+    assert (await found.restore(session="other")).capsule.goal == "something else"
+    await place.served.world.work()
+    assert (await worker.outcome(1)).generation == 2
+
+
+async def test_a_checkpoint_that_can_never_be_accepted_is_refused_at_once(worker):
+    with pytest.raises(TooLargeError):
+        await worker.checkpoint(Capsule(goal="x" * (16 << 10)))
+    with pytest.raises(InvalidInputError):
+        await worker.checkpoint(Capsule(goal="x"), session="no session name")
+    with pytest.raises(InvalidInputError):
+        await worker.checkpoint(Capsule(goal="x"), references=["no locator"])
+
+
+async def test_peers_see_that_a_worker_is_there_how_far_it_has_come_and_when_it_leaves(place, worker):
+    async def seen():
+        return {one.agent_id: one async for one in worker._client.peers(TEAM, "facts")}["ada"]
+
+    assert (await seen()).state == "active"
+    generation = await place.publish(version("a", "changed"))
+    await worker.sync()
+    cursor = (await worker._client.feed_place(AGENTS, (await worker.status()).branch_id)).cursor
+    assert (await seen()).observed_feed_cursor == cursor
+    page = await worker._client.events(TEAM, "facts", after=cursor)
+    assert page.events == (), f"generation {generation} is applied"
+    async with worker.running():
+        pass
+    assert (await seen()).state == "stale"
+
+
+async def test_a_branch_that_somebody_else_makes_is_taken_up_by_its_name(place):
+    client = await place.served.client()
+    worker = await Worker.open(place.folder / "named.db", client, namespace=AGENTS, branch="from-git")
+    place._workers.append(worker)
+    with pytest.raises(NotReadyError):
+        await worker.sync()
+    await place.served.world.apply_branch("from-git", account="ada")
+    await worker.sync()
+    assert await contents(worker) == CONTENTS
+    assert (await worker.submit(finding("found", 1))).sequence == 1

@@ -53,7 +53,7 @@ class Place:
         """Open the worker of a run, by default always the same file."""
         client = await self.served.client(account)
         request = RUN.model_copy(update={"name": name})
-        worker = await Worker.open(self.folder / file, client, namespace=AGENTS, request=request, **options)
+        worker = await Worker.open(self.folder / file, client, namespace=AGENTS, branch=request, **options)
         self._workers.append(worker)
         return worker
 

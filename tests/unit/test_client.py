@@ -18,6 +18,7 @@ from anabranch.model.errors import (
     ConflictError,
     ForbiddenError,
     GoneError,
+    InvalidInputError,
     NotFoundError,
     UnauthenticatedError,
     UnavailableError,
@@ -276,6 +277,51 @@ async def test_the_token_file_is_read_anew_for_each_request(api, tmp_path):
         token.unlink()
         with pytest.raises(UnauthenticatedError, match="token file"):
             await client.get_private("ns", "br", "k")
+
+
+async def test_every_request_says_which_protocol_it_speaks(api, client):
+    api.says(PRIVATE)
+    await client.get_private("ns", "br", "k")
+    assert api.seen[-1].headers["anabranch-protocol"] == "1"
+
+
+async def test_a_pod_s_environment_is_enough(api, tmp_path):
+    (tmp_path / "token").write_text("from-file\n")
+    here = {"ANABRANCH_URL": f"http://127.0.0.1:{api.port}", "ANABRANCH_TOKEN": "given"}
+    for environment, token in ((here, "given"), ({**here, "ANABRANCH_TOKEN_FILE": f"{tmp_path}/token"}, "from-file")):
+        async with AnabranchClient.from_environment(environment) as client:
+            api.says(PRIVATE)
+            await client.get_private("ns", "br", "k")
+            assert api.seen[-1].headers["authorization"] == f"Bearer {token}"
+    for missing in (("ANABRANCH_URL",), ("ANABRANCH_TOKEN",)):
+        with pytest.raises(InvalidInputError, match="ANABRANCH_TOKEN_FILE"):
+            AnabranchClient.from_environment({name: value for name, value in here.items() if name not in missing})
+
+
+async def test_batches_in_one_request_are_received_or_refused_each_by_itself(api, client):
+    receipt = {
+        "ack": "receipt",
+        "receipt_id": "r",
+        "branch_id": "br_1",
+        "sequence": 1,
+        "content_hash": HASH,
+        "contiguous_through": 1,
+        "received_at": "2026-01-01T00:00:00Z",
+    }
+    _, refusal, _ = problem(409, "Conflict", received=HASH)
+    api.says(
+        {
+            "results": [
+                {"sequence": 1, "status": 200, "answer": receipt},
+                {"sequence": 2, "status": 409, "answer": refusal},
+            ]
+        }
+    )
+    first, second = await client.submit_bulk("ns", "br_1", [b'{"sequence":1}', b'{"sequence":2}'])
+    assert isinstance(first, Receipt)
+    assert isinstance(second, ConflictError)
+    assert second.extra == {"received": HASH}
+    assert api.seen[-1].body == b'{"batches":[{"sequence":1},{"sequence":2}]}'
 
 
 def test_keys_are_encoded_whole_and_never_step_up_the_path():

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
 from anabranch.client.baselines import BaselineCalls
 from anabranch.client.branches import BranchCalls
 from anabranch.client.follow import FeedCalls
 from anabranch.client.jobs import JobCalls
 from anabranch.client.runs import RunCalls
+from anabranch.model.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class AnabranchClient(BaselineCalls, FeedCalls, BranchCalls, RunCalls, JobCalls):
@@ -26,3 +34,27 @@ class AnabranchClient(BaselineCalls, FeedCalls, BranchCalls, RunCalls, JobCalls)
         token_file: Instead: where the token is, read anew for each request.
         timeout: Seconds to wait for a connection, and between two pieces of an answer.
     """
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
+        """A client as a pod's environment describes it.
+
+        Args:
+            environment: ``ANABRANCH_URL``, and ``ANABRANCH_TOKEN_FILE`` or ``ANABRANCH_TOKEN``.
+
+        Raises:
+            InvalidInputError: If one of them is missing.
+        """
+        return cls(**settings(environment))
+
+
+def settings(environment: Mapping[str, str]) -> dict[str, Any]:
+    """What an environment says of the API: the arguments of a client."""
+    url, file = environment.get("ANABRANCH_URL"), environment.get("ANABRANCH_TOKEN_FILE")
+    token = environment.get("ANABRANCH_TOKEN")
+    if not url or not (file or token):
+        raise InvalidInputError(
+            "The environment does not say where the API is, or whose token to show.",
+            hint="Set ANABRANCH_URL, and ANABRANCH_TOKEN_FILE or ANABRANCH_TOKEN.",
+        )
+    return {"url": url, "token_file": Path(file)} if file else {"url": url, "token": token}

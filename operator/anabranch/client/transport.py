@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound=BaseModel)
 
+PROTOCOL: Final = "1"
+"""What is spoken; an API that does not speak it says so."""
+
 ATTEMPTS: Final = 6
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
@@ -79,7 +82,7 @@ class Transport:
             transport=through,
             auth=_Bearer(token, token_file),
             timeout=timeout,
-            headers={"User-Agent": f"anabranch/{__version__}"},
+            headers={"User-Agent": f"anabranch/{__version__}", "Anabranch-Protocol": PROTOCOL},
             verify=httpx.create_ssl_context(),  # SSL_CERT_FILE counts in any case: a port may be forwarded to the API
             trust_env=not is_loopback(url),  # a proxy of the environment is for servers elsewhere
         )

@@ -8,7 +8,7 @@ difference between the parent snapshot and the generation that it leads to; so d
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.client.worker import layers, shared
 from anabranch.client.worker.shared import Change, Incoming
@@ -47,11 +47,10 @@ class Follower:
         self._namespace = namespace
         self._name = name
 
-    async def receive(self, *, wait: float, apply: bool) -> tuple[int, int, bool]:
+    async def receive(self, *, apply: bool) -> tuple[int, int, bool]:
         """Receive a page of events.
 
         Args:
-            wait: Seconds to wait for a first one.
             apply: Whether to apply them, and what is held.
 
         Returns:
@@ -60,18 +59,39 @@ class Follower:
         Raises:
             AnabranchError: If the API cannot be reached, or does not let the agent follow.
         """
-        at = await self._file.read(layers.run)
-        place = {"after": at["cursor"]} if at["cursor"] is not None else {"generation": at["start"]}
+        place = await self.place()
         try:
-            page = await self._client.events(self._namespace, self._name, **place, limit=_CHUNK, wait=wait)
+            page = await self._client.events(self._namespace, self._name, **place, limit=_CHUNK)
         except GoneError as error:
             if error.code != "CursorExpired":
                 raise
             return await self._start_over(error, apply=apply)
-        fresh = [event for event in page.events if event.sequence > at["received"]]
-        incoming = [await self._stage(event) for event in fresh]
-        applied = await self._file.write(shared.receive, incoming, cursor=page.cursor, apply=apply)
-        return len(incoming), applied, len(page.events) == _CHUNK
+        came, applied = await self.take(page.events, cursor=page.cursor, apply=apply)
+        return came, applied, len(page.events) == _CHUNK
+
+    async def take(self, events: Sequence[SharedEvent], *, cursor: str, apply: bool) -> tuple[int, int]:
+        """Take events that have come, those that came before left out.
+
+        Args:
+            events: In order.
+            cursor: The place behind them.
+            apply: Whether to apply them, and what is held.
+
+        Returns:
+            How many are new, and how many were applied.
+
+        Raises:
+            AnabranchError: If what they bring cannot be read.
+        """
+        received = (await self._file.read(layers.run))["received"]
+        incoming = [await self._stage(event) for event in events if event.sequence > received]
+        applied = await self._file.write(shared.receive, incoming, cursor=cursor, apply=apply)
+        return len(incoming), applied
+
+    async def place(self) -> dict[str, Any]:
+        """Where to go on, as the API's calls take it: after a cursor, or behind a generation."""
+        at = await self._file.read(layers.run)
+        return {"generation": at["start"]} if at["cursor"] is None else {"after": at["cursor"]}
 
     async def stage_difference(self, sequence: int, *, base: int, to: int | str) -> None:
         """Stage, as what an event brings, how a generation differs from a snapshot.

@@ -1,30 +1,28 @@
-"""Rounds with the API: one, or as many as it takes for as long as the agent works.
+"""One round with the API: what waits goes up, what is missing comes down.
 
-A round sends what waits before it asks for anything, since what the agent found matters most. An API that cannot be
-reached, or a token that has run out, ends a round and not the run: the next one comes after a pause. A grant that is
-gone ends what it had allowed: the replica goes as its terms say, and the caller is told.
+A round sends before it asks for anything, since what the agent found matters most. Whatever ends it, what was done
+stays done, and the next one goes on. A grant that is gone ends what it had allowed: the replica goes as its terms say,
+and the caller is told.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from anabranch.client.worker import layers, rebase, replica, snapshot, state
 from anabranch.client.worker.following import Follower
 from anabranch.client.worker.sending import Sender
 from anabranch.client.worker.values import Follow, Synced
-from anabranch.domain.backoff import delay
 from anabranch.model.answers import BranchPending
 from anabranch.model.errors import (
     AnabranchError,
+    ConflictError,
     ForbiddenError,
+    GoneError,
     NotFoundError,
     NotReadyError,
-    UnauthenticatedError,
-    UnavailableError,
 )
 
 if TYPE_CHECKING:
@@ -36,15 +34,6 @@ if TYPE_CHECKING:
     from anabranch.model.objects import BranchManifest
     from anabranch.model.requests import BranchRequest
 
-_POLL_SECONDS: Final = 10.0
-"""How long a poll waits for an event; a rebase waits for a poll."""
-
-_LOOK_SECONDS: Final = 60.0
-"""From one look at the branch, the terms and the grants of scopes to the next."""
-
-_FIRST_PAUSE: Final = 0.5
-_LONGEST_PAUSE: Final = 30.0
-
 
 class Rounds:
     """Rounds of one worker.
@@ -53,8 +42,8 @@ class Rounds:
         file: The worker's.
         client: Of the API.
         namespace: Of the Branch.
-        request: The Branch.
-        follow: Says what becomes of accepted changes now.
+        branch: The Branch: its name, or a request by which it is created.
+        follow: Says what becomes of accepted changes now; None: what the Branch says.
     """
 
     def __init__(
@@ -63,13 +52,13 @@ class Rounds:
         client: AnabranchClient,
         *,
         namespace: str,
-        request: BranchRequest,
-        follow: Callable[[], Follow],
+        branch: BranchRequest | str,
+        follow: Callable[[], Follow | None],
     ) -> None:
         self._file = file
         self._client = client
         self._namespace = namespace
-        self._request = request
+        self._asked = branch
         self._follow = follow
         self._sender = Sender(file, client, namespace)
         self._sending = asyncio.Lock()
@@ -84,31 +73,16 @@ class Rounds:
             sent, refused = await self._send(branch)
             await self._look(branch)
             received = applied = 0
-            more = self._follow() is not Follow.OFF
+            more = self._followed(branch) is not Follow.OFF
             while more:
-                came, done, more = await self._receive(branch, wait=0.0)
+                came, done, more = await self._receive(branch)
                 received, applied = received + came, applied + done
+            await self._tell(branch)
         except AnabranchError as error:
             self.trouble = error
             raise
         self.trouble = None
         return Synced(sent=sent, refused=refused, received=received, applied=applied)
-
-    async def run(self) -> None:
-        """Stay in step until the run is completed (see `Worker.run`)."""
-        failures = 0
-        while True:
-            try:
-                await self.sync()
-                failures = 0
-                await self._keep_up()
-            except (UnavailableError, UnauthenticatedError, NotReadyError) as error:
-                self.trouble = error
-                failures += 1
-                chance = random.random()  # noqa: S311  (it spreads retries, it keeps no secret)
-                await asyncio.sleep(delay(failures, chance=chance, base=_FIRST_PAUSE, limit=_LONGEST_PAUSE))
-            else:
-                return
 
     async def rebase(self) -> None:
         """Make the branch's parent the parent snapshot here (see `Worker.rebase`)."""
@@ -116,7 +90,7 @@ class Rounds:
         async with self._receiving, self._granted():
             at = await self._file.read(layers.run)
             if at["base"] not in {None, branch.parent.generation}:
-                namespace, name = _baseline(branch)
+                namespace, name = baseline_of(branch)
                 follower = self._follower(branch)
                 generation = branch.parent.generation
                 await rebase.rebase(
@@ -124,51 +98,24 @@ class Rounds:
                 )
         await self._look(branch)
 
-    async def _keep_up(self) -> None:
-        """Send what comes to wait and receive what is accepted, until the run is completed or something fails."""
-        tasks = [asyncio.create_task(self._go_on_sending()), asyncio.create_task(self._go_on_receiving())]
+    async def _tell(self, branch: BranchManifest) -> None:
+        """Renew the lease, and save how far the worker has applied the feed."""
+        if branch.phase in {"Completed", "Expired"}:
+            return
+        at = await self._file.read(layers.run)
+        cursor = at["applied_cursor"]
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _go_on_sending(self) -> None:
-        while True:
-            branch = await self._file.read(state.branch)
-            if branch is None or branch.phase == "Completed":
-                return
-            await self.work.wait()
-            await self._send(branch)
-
-    async def _go_on_receiving(self) -> None:
-        clock = asyncio.get_running_loop().time
-        looked_at = clock()
-        while True:
-            if clock() - looked_at > _LOOK_SECONDS:
-                await self._look(await self._known())
-                looked_at = clock()
-            branch = await self._file.read(state.branch)
-            if branch is None or self._follow() is Follow.OFF:
-                await asyncio.sleep(1.0)
-            else:
-                await self._receive(branch, wait=_POLL_SECONDS)
+            if cursor is not None and cursor != at["saved_cursor"] and branch.follow != "Off":
+                await self._client.save_cursor(self._namespace, branch.branch_id, cursor)
+                await self._file.write(_saved, cursor)
+            await self._client.presence(self._namespace, branch.branch_id)
+        except (ConflictError, GoneError):
+            return  # the run is over, or the feed has gone on: the next look tells
 
     async def _known(self) -> BranchManifest:
         """The branch as the API says now; it is created where it is not there."""
         known = await self._file.read(state.branch)
-        if known is None:
-            made = await self._client.create_branch(self._namespace, self._request)
-            if isinstance(made, BranchPending):
-                raise NotReadyError(
-                    f"The branch has not forked yet. {made.detail}", hint="Sync again; `kubectl get branch` says more."
-                )
-            branch = made
-        else:
-            branch = await self._client.branch(self._namespace, known.branch_id)
+        branch = await (self._first() if known is None else self._client.branch(self._namespace, known.branch_id))
         await self._file.write(state.keep_branch, branch)
         if not (await self._file.read(layers.run))["recovered"]:
             await self._recover(branch)
@@ -177,12 +124,31 @@ class Rounds:
             raise ForbiddenError("The branch's grant was revoked.", hint="Ask the owner of the Baseline.")
         return branch
 
+    async def _first(self) -> BranchManifest:
+        """The branch that the file knows nothing of yet.
+
+        Raises:
+            NotReadyError: If it is not there, or has not forked yet.
+        """
+        if isinstance(self._asked, str):
+            try:
+                return await self._client.branch(self._namespace, self._asked)
+            except NotFoundError as error:
+                raise NotReadyError(error.detail, hint="Sync again once the Branch is there and has forked.") from None
+        made = await self._client.create_branch(self._namespace, self._asked)
+        if isinstance(made, BranchPending):
+            raise NotReadyError(
+                f"The branch has not forked yet. {made.detail}", hint="Sync again; `kubectl get branch` says more."
+            )
+        return made
+
     async def _recover(self, branch: BranchManifest) -> None:
         last = branch.last_submitted_sequence
         async for batch in self._client.batches(self._namespace, branch.branch_id):
             last = max(last, batch.sequence)
         records = [one async for one in self._client.private_records(self._namespace, branch.branch_id)]
-        await self._file.write(state.recover, last_sequence=last, records=records)
+        kept = [one async for one in self._client.checkpoints(self._namespace, branch.branch_id)]
+        await self._file.write(state.recover, last_sequence=last, records=records, kept=kept[::-1])
 
     async def _send(self, branch: BranchManifest) -> tuple[int, int]:
         async with self._sending:
@@ -195,7 +161,7 @@ class Rounds:
 
     async def _look(self, branch: BranchManifest) -> None:
         """Look at the terms and the grants, and download what is missing of the parent snapshot."""
-        namespace, name = _baseline(branch)
+        namespace, name = baseline_of(branch)
         async with self._receiving:
             async with self._granted():
                 terms = (await self._client.baseline(namespace, name)).replica
@@ -210,13 +176,16 @@ class Rounds:
                     await replica.purge_unreadable(self._file, self._client, namespace=namespace, name=name)
             await self._file.write(replica.seen, terms)
 
-    async def _receive(self, branch: BranchManifest, *, wait: float) -> tuple[int, int, bool]:
+    async def _receive(self, branch: BranchManifest) -> tuple[int, int, bool]:
         async with self._receiving, self._granted():
-            apply = self._follow() is Follow.APPLY
-            return await self._follower(branch).receive(wait=wait, apply=apply)
+            return await self._follower(branch).receive(apply=self._followed(branch) is Follow.APPLY)
+
+    def _followed(self, branch: BranchManifest) -> Follow:
+        """What becomes of accepted changes: what the agent says, else what the Branch says."""
+        return self._follow() or Follow(branch.follow)
 
     def _follower(self, branch: BranchManifest) -> Follower:
-        namespace, name = _baseline(branch)
+        namespace, name = baseline_of(branch)
         return Follower(self._file, self._client, namespace=namespace, name=name)
 
     @contextlib.asynccontextmanager
@@ -229,7 +198,8 @@ class Rounds:
             raise
 
 
-def _baseline(branch: BranchManifest) -> tuple[str, str]:
+def baseline_of(branch: BranchManifest) -> tuple[str, str]:
+    """Namespace and name of a branch's Baseline."""
     namespace, _, name = branch.baseline.partition("/")
     return namespace, name
 
@@ -241,3 +211,8 @@ def _downloaded(db: sqlite3.Connection, generation: int) -> None:
         " applied_generation = coalesce(applied_generation, ?)",
         (generation, generation, generation),
     )
+
+
+def _saved(db: sqlite3.Connection, cursor: str) -> None:
+    """The API has a place of the feed."""
+    db.execute("UPDATE run SET saved_cursor = ?", (cursor,))

@@ -103,13 +103,15 @@ CREATE TABLE evidence (
     body       BLOB                                -- null: the API has it
 );
 CREATE TABLE checkpoints (
-    id      TEXT PRIMARY KEY,
+    place   INTEGER PRIMARY KEY,                   -- in the order in which they were made
+    id      TEXT NOT NULL UNIQUE,
     session TEXT NOT NULL,
-    capsule TEXT NOT NULL,
+    write   TEXT NOT NULL,                         -- CheckpointWrite
     made_at REAL NOT NULL,
     sent    INTEGER NOT NULL DEFAULT 0,
     problem TEXT
 );
+CREATE INDEX checkpoints_latest ON checkpoints (session, place);
 CREATE TABLE completion (
     one    INTEGER PRIMARY KEY CHECK (one = 1),
     body   BLOB NOT NULL,

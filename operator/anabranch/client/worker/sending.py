@@ -1,4 +1,4 @@
-"""Carries the outbox to the API: evidence before the batches that cite it, batches in order, the completion last.
+"""Carries the outbox to the API: what batches cite before them, batches in order, the completion last.
 
 Nothing is marked as done before the API has said so, and everything may be sent again, so it does not matter where a
 round ends. What the API refuses for good is set aside with its problem and the rest goes on; what it refuses for the
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from anabranch.client.worker import layers, outbox, overlay
+from anabranch.client.worker import checkpoints, layers, outbox, overlay
 from anabranch.model.errors import (
     AnabranchError,
     ForbiddenError,
@@ -59,6 +59,7 @@ class Sender:
         """
         refused = await self._send_records(branch.branch_id)
         await self._send_evidence(branch.branch_id)
+        refused += await self._send_checkpoints(branch.branch_id)
         sent, more = await self._send_batches(branch.branch_id)
         await self._send_completion(branch.branch_id)
         return sent, refused + more
@@ -118,6 +119,28 @@ class Sender:
         if found is None:
             error.extra["revision"] = "0"
         raise error
+
+    async def _send_checkpoints(self, branch_id: str) -> int:
+        refused = 0
+        while (waiting := await self._file.read(checkpoints.unsent)) is not None:
+            checkpoint_id, write = waiting
+            try:
+                await self._client.put_checkpoint(
+                    self._namespace,
+                    branch_id,
+                    checkpoint_id,
+                    write.capsule,
+                    session_id=write.session_id,
+                    references=write.references,
+                )
+            except AnabranchError as error:
+                if not _is_for_good(error):
+                    raise
+                refused += 1
+                await self._file.write(checkpoints.refused, checkpoint_id, outbox.told(error))
+            else:
+                await self._file.write(checkpoints.sent, checkpoint_id)
+        return refused
 
     async def _send_evidence(self, branch_id: str) -> None:
         while (row := await self._file.read(_unsent_evidence)) is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from anabranch.client.worker import layers, overlay
+from anabranch.client.worker import checkpoints, layers, overlay
 from anabranch.client.worker.values import Status
 from anabranch.model.canonical import canonical_bytes
 from anabranch.model.errors import ConflictError
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from anabranch.model.answers import PrivateRecord
+    from anabranch.model.runs import Checkpoint
 
 _COUNTS: Final = """
 SELECT
@@ -50,9 +51,12 @@ def keep_branch(db: sqlite3.Connection, branch: BranchManifest) -> None:
     )
 
 
-def recover(db: sqlite3.Connection, *, last_sequence: int, records: Sequence[PrivateRecord]) -> None:
-    """Take up what the API has of the run already: where its batches end, and its private records."""
+def recover(
+    db: sqlite3.Connection, *, last_sequence: int, records: Sequence[PrivateRecord], kept: Sequence[Checkpoint]
+) -> None:
+    """Take up what the API has of the run already: where its batches end, private records, checkpoints."""
     overlay.recover(db, records)
+    checkpoints.recover(db, kept)
     db.execute("UPDATE run SET recovered = 1, next_sequence = max(next_sequence, ?)", (last_sequence + 1,))
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from anabranch.model.objects import Change, SharedEvent
+    from anabranch.model.runs import Capsule
     from anabranch.model.wire import Visibility
 
 Layer: TypeAlias = Literal["base", "shared", "private"]
@@ -124,6 +125,23 @@ class Submitted:
 
     sequence: int
     content_hash: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalCheckpoint:
+    """A checkpoint, as the worker has it.
+
+    Attributes:
+        checkpoint_id: Its id; findings of the run cite it as ``checkpoint:<id>``.
+        session: Whose it is.
+        capsule: What is needed to go on.
+        references: Source locators of what the capsule speaks of.
+    """
+
+    checkpoint_id: str
+    session: str
+    capsule: Capsule
+    references: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
