@@ -8,9 +8,21 @@ from anabranch import __version__
 from anabranch.api import problems
 from anabranch.api.document import document
 from anabranch.api.parts import Parts
-from anabranch.api.routes import archives, baselines, branches, events, evidence, findings, health, jobs, peers, runs
+from anabranch.api.routes import (
+    archives,
+    baselines,
+    branches,
+    events,
+    evidence,
+    exports,
+    findings,
+    health,
+    jobs,
+    peers,
+    runs,
+)
 
-ROUTERS = (health, baselines, archives, events, branches, findings, evidence, jobs, runs, peers)
+ROUTERS = (health, baselines, archives, exports, events, branches, findings, evidence, jobs, runs, peers)
 
 
 def create_app(parts: Parts | None = None) -> FastAPI:

@@ -1,5 +1,6 @@
 """The parts that handlers call, opened once for a process."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,9 @@ RUNS: Final = 10_000
 BASELINES: Final = 1_000
 """Likewise."""
 
+EXPORTS: Final = 4
+"""That one process makes at the same time: each is as much work as thousands of reads."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
@@ -49,6 +53,7 @@ class Parts:
         live: Streams them.
         waking: Wakes those that wait for one.
         lags: How far behind followers are.
+        exports: Bounds how many exports are made at once.
     """
 
     db: Database
@@ -64,6 +69,7 @@ class Parts:
     live: Live
     waking: Waking
     lags: Lags
+    exports: asyncio.Semaphore
 
 
 @contextlib.asynccontextmanager
@@ -97,6 +103,7 @@ async def opened(settings: Settings) -> AsyncIterator[Parts]:
             live=Live(db, sealer, waking),
             waking=waking,
             lags=Lags(),
+            exports=asyncio.Semaphore(EXPORTS),
         )
 
 

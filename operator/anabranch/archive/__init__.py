@@ -1,4 +1,4 @@
-"""Archives: a baseline's records as one file, which an import makes, an export will make, and the operator reads.
+"""Archives: a baseline's records as one file, which imports and exports make, and the operator reads.
 
 docs/spec/archive.md describes the format. Writing and reading stream: neither holds more than a few lines, whatever the
 archive's size.

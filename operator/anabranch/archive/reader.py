@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import zstandard
 
 from anabranch.archive.errors import ArchiveDigestError, ArchiveFormatError, ArchiveTornError
+from anabranch.archive.frame import Frame
 from anabranch.archive.limits import ArchiveLimits
 from anabranch.archive.lines import ArchiveHeader, ArchiveTrailer, parse_header, parse_trailer
 from anabranch.archive.record import ArchiveRecord, WithheldRecord, check_kind, parse_record, parse_withheld
@@ -138,6 +139,8 @@ class ArchiveReader:
         # Draining the source is what lets its digest be compared, and finds what hides behind the trailer.
         if next(self._lines, None) is not None:
             raise ArchiveFormatError("The archive goes on after its trailer.", hint=_MAKE_AGAIN)
+        if not self._source.frame.complete:  # zstd itself would not miss the checksum at the end
+            raise _torn()
         digest = hash_text(self._source.hash.digest())
         if self._expected_digest not in (None, digest):
             raise ArchiveDigestError(
@@ -155,6 +158,7 @@ class ArchiveReader:
         except zstandard.ZstdError:
             raise ArchiveFormatError("The bytes are no zstd frame.", hint=_MAKE_AGAIN) from None
         self._limits.check_window(window)
+        self._source.frame = Frame(start)
 
     def _read_lines(self) -> Iterator[bytes]:
         """The lines of the expanded stream, without their ends."""
@@ -189,6 +193,7 @@ class _Source:
         self._chunks: Iterator[bytes] = iter(source) if read is None else iter(lambda: read(_BLOCK_BYTES), b"")
         self._limits = limits
         self._rest = memoryview(b"")
+        self.frame = Frame(b"")
         self.hash = hashlib.sha256()
         self.size = 0
 
@@ -203,6 +208,7 @@ class _Source:
         if not self._rest:
             self._rest = memoryview(self._next())
         data, self._rest = bytes(self._rest[:size]), self._rest[size:]
+        self.frame.follow(data)
         return data
 
     def _next(self) -> bytes:

@@ -34,13 +34,15 @@ COMMANDS: Final = {
     "verify": ("anabranch.cli.verify:verify", "Recompute a generation's root from its records."),
     "prove": ("anabranch.cli.proof:prove", "Write down a record with the proof that a generation has it."),
     "check-proof": ("anabranch.cli.proof:check_proof", "Check such a proof, without any network."),
+    "export": ("anabranch.cli.exporting:export", "Write a generation to a file, which leads to its root."),
+    "check-archive": ("anabranch.cli.exporting:check_archive", "Check such a file, without any network."),
     "rollback": ("anabranch.cli.rollback:rollback", "Point a Baseline back at an earlier generation."),
 }
 
 
 @click.group(cls=LazyGroup, lazy=COMMANDS)
 def command() -> None:
-    """See, compare, prove, verify and roll back baselines."""
+    """See, compare, prove, verify, export and roll back baselines."""
 
 
 @command.command("list", short_help="List the Baselines that you may list.")

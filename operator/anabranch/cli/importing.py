@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,15 +11,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from anabranch import __version__
+from anabranch.archive import ArchiveReader
 from anabranch.archive.directory import write_archive
 from anabranch.archive.git import GitTree
 from anabranch.archive.settings import ImportSettings
+from anabranch.archive.verifying import verify
 from anabranch.archive.walk import scan
 from anabranch.cli.calls import call
 from anabranch.cli.completion import names
 from anabranch.cli.connection import Connection, connection_options
 from anabranch.cli.output import output_option, show
 from anabranch.cli.progress import progress
+from anabranch.model.canonical import hash_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +36,7 @@ SHOWN = 10
 
 
 @click.command()
-@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("source", metavar="DIRECTORY|ARCHIVE", type=click.Path(exists=True, path_type=Path))
 @click.option("-f", "--file", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write the archive here.")
 @click.option("--baseline", metavar="[NS/]NAME", shell_complete=names("baselines"), help="Upload it for this one.")
 @click.option("--scope", help="Of records for which nothing else names one.  [default: shared]")
@@ -44,7 +48,7 @@ SHOWN = 10
 @connection_options
 def command(
     *,
-    directory: Path,
+    source: Path,
     target: Path | None,
     baseline: str | None,
     scope: str | None,
@@ -57,13 +61,21 @@ def command(
 
     The same directory always gives the same digest. Put it under `spec.import.archive.digest` and apply; the Baseline
     then waits for the upload. Without --file and --baseline nothing is kept: it only says what would be imported.
+
+    An archive, such as one that `baseline export` wrote, is checked and taken as it is.
     """
-    settings = ImportSettings.load(directory).override(scope=scope, scopes=dict(map(_pair, scope_of)))
+    if baseline is not None:
+        namespace, _, name = baseline.rpartition("/")
+        baseline = f"{namespace or connection.namespace}/{name}"
+    if source.is_file():
+        if target or scope or scope_of or git_repository:
+            raise click.UsageError("An archive is taken as it is: of the options only --baseline goes with it.")
+        show(_take(source, baseline, connection), output)
+        return
+    settings = ImportSettings.load(source).override(scope=scope, scopes=dict(map(_pair, scope_of)))
     with _place(target) as file:
-        result = _write(directory, file, settings, git_repository)
+        result = _write(source, file, settings, git_repository)
         if baseline is not None:
-            namespace, _, name = baseline.rpartition("/")
-            baseline = f"{namespace or connection.namespace}/{name}"
             _upload(connection, baseline, file, result.summary.digest)
     report: dict[str, Any] = {
         "digest": result.summary.digest,
@@ -116,6 +128,24 @@ def _write(directory: Path, target: Path, settings: ImportSettings, git_reposito
         finally:
             unfinished.unlink(missing_ok=True)
     return result
+
+
+def _take(archive: Path, baseline: str | None, connection: Connection) -> dict[str, Any]:
+    """Check an archive, and upload it; what it holds."""
+    with progress("reading", total=None) as done, archive.open("rb") as file:
+        verified = verify(ArchiveReader(file), progress=done)
+        file.seek(0)
+        digest = hashlib.file_digest(file, "sha256").digest()
+    report: dict[str, Any] = {
+        "digest": hash_text(digest),
+        "records": verified.trailer.records,
+        "bytes": archive.stat().st_size,
+        "scopes": list(verified.scopes),
+    }
+    if baseline is not None:
+        _upload(connection, baseline, archive, report["digest"])
+        report["uploadedFor"] = baseline
+    return report
 
 
 def _upload(connection: Connection, baseline: str, archive: Path, digest: str) -> None:

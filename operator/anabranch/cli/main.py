@@ -25,7 +25,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "demo": ("anabranch.cli.demo:command", "Run the main job on real parts, step by step."),
     "dev": ("anabranch.cli.dev:command", "Leave the whole system running, and print how to talk to it."),
     "import": ("anabranch.cli.importing:command", "Turn a directory of documents into an archive for a Baseline."),
-    "baseline": ("anabranch.cli.baseline:command", "See, compare, prove, verify and roll back baselines."),
+    "baseline": ("anabranch.cli.baseline:command", "See, compare, prove, verify, export and roll back."),
     "branch": ("anabranch.cli.branch:command", "Fork, read, write and submit as an agent."),
     "feed": ("anabranch.cli.feed:command", "Follow what is published."),
     "mcp": ("anabranch.cli.mcp:command", "Offer an agent's tools by the Model Context Protocol."),

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from anabranch.client.baselines import BaselineCalls
 from anabranch.client.branches import BranchCalls
+from anabranch.client.exports import ExportCalls
 from anabranch.client.follow import FeedCalls
 from anabranch.client.jobs import JobCalls
 from anabranch.client.runs import RunCalls
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class AnabranchClient(BaselineCalls, FeedCalls, BranchCalls, RunCalls, JobCalls):
+class AnabranchClient(ExportCalls, FeedCalls, BranchCalls, RunCalls, JobCalls):
     """A client of the HTTP API; an asynchronous context manager.
 
     Used as::

@@ -55,7 +55,7 @@ class Fact:
     def canonical(self) -> bytes:
         """The RFC 8785 bytes that a fact hash covers; revisions are decimal strings, as everywhere on the wire."""
         # Written out, as a descriptor's: this is done for each record of an import.
-        validated_at = "null" if self.validated_at is None else f'"{_utc(self.validated_at)}"'
+        validated_at = "null" if self.validated_at is None else f'"{utc(self.validated_at)}"'
         return (
             f'{{"origin_runs":[{_texts(self.origin_runs)}],"source_locators":[{_texts(self.source_locators)}],'
             f'"supersedes":[{_texts(map(str, self.supersedes))}],"validated_at":{validated_at}}}'
@@ -77,5 +77,6 @@ def _texts(texts: Iterable[str]) -> str:
     return ",".join(map(_quoted, texts))
 
 
-def _utc(moment: datetime) -> str:
+def utc(moment: datetime) -> str:
+    """A moment as facts write it: RFC 3339 in UTC, with six digits of a second."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -34,6 +34,7 @@ SEE_BASELINE: Final = Grant("see a baseline, its manifests, history, quality", "
 READ_RECORDS: Final = Grant(
     "read, page, diff, search, prove records", "baselines/records", "get", "baseline", seen_by=SEE_BASELINE
 )
+EXPORT: Final = Grant("export a baseline", "baselines/export", "get", "baseline", seen_by=SEE_BASELINE)
 FOLLOW_EVENTS: Final = Grant(
     "follow events, watermark, peers", "baselines/events", "watch", "baseline", seen_by=SEE_BASELINE
 )
@@ -55,12 +56,13 @@ SEE_CANDIDATES: Final = Grant("see candidates, transitions", "consolidationjobs/
 DECIDE: Final = Grant("decide", "consolidationjobs/review", "update", "job", seen_by=SEE_CANDIDATES)
 SCOPE_READ: Final = Grant("read records of a scope", "scopes", "read", "scope")
 SCOPE_WRITE: Final = Grant("submit findings in a scope", "scopes", "write", "scope")
-SCOPE_EXPORT: Final = Grant("submit private findings in a scope", "scopes", "export", "scope")
+SCOPE_EXPORT: Final = Grant("export records, and submit private findings, of a scope", "scopes", "export", "scope")
 SCOPE_TOMBSTONE: Final = Grant("propose deletions in a scope", "scopes", "tombstone", "scope")
 
 TABLE: Final = (
     SEE_BASELINE,
     READ_RECORDS,
+    EXPORT,
     FOLLOW_EVENTS,
     UPLOAD_ARCHIVE,
     FORK,

@@ -13,7 +13,7 @@ from anabranch.domain import trie
 from anabranch.store import greenlets, manifests, queries
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
 
     from anabranch.store.database import Connection
     from anabranch.store.manifests import ManifestRow
@@ -107,13 +107,40 @@ async def recompute_root(conn: Connection, *, line: str, generation: int) -> byt
     """
     await manifests.resolve(conn, line=line, ref=generation)
     await _sql.relax(conn)
-    async with _sql.descriptors_cursor(conn, line=line, generation=generation) as cursor:
+    async with _sql.descriptors_cursor(conn, line=line, generation=generation, without=[]) as cursor:
         rows = await cursor
         # The trie is built by a generator that asks for pairs; here it may wait for Postgres in between.
         root: bytes = await greenlets.run(trie.root_of, _pairs(rows))
     # Pruned meanwhile, it would have lost some of its records.
     await manifests.resolve(conn, line=line, ref=generation)
     return root
+
+
+async def pairs_outside(
+    conn: Connection, *, line: str, generation: int, scopes: Sequence[str]
+) -> AsyncGenerator[list[trie.Pair], None]:
+    """What the trie keeps of the records outside of some scopes, deleted ones too, in its order, many at a time.
+
+    Memory is bounded, whatever their number.
+
+    Args:
+        conn: Inside a transaction, whose settings change for it.
+        line: The line.
+        generation: A retained one.
+        scopes: Of the records to be left out.
+
+    Raises:
+        GoneError: If the generation was pruned; perhaps only at the end.
+        NotFoundError: If there never was such a generation, or line.
+    """
+    await manifests.resolve(conn, line=line, ref=generation)
+    await _sql.relax(conn)
+    async with _sql.descriptors_cursor(conn, line=line, generation=generation, without=list(scopes)) as cursor:
+        rows = await cursor
+        while some := await rows.fetch(_ROWS):
+            yield [trie.Descriptor(**row).pair for row in some]
+    # Pruned meanwhile, it would have lost some of its records.
+    await manifests.resolve(conn, line=line, ref=generation)
 
 
 def _pairs(rows: Any) -> Iterator[trie.Pair]:

@@ -17,9 +17,10 @@ SELECT set_config('statement_timeout', '30min', true),
        set_config('enable_seqscan', 'on', true),
        set_config('enable_bitmapscan', 'on', true);
 
--- name: descriptors(line, generation)
--- What the manifest hash covers at a generation, in the order of the trie.
+-- name: descriptors(line, generation, without)
+-- What the manifest hash covers at a generation, in the order of the trie; not of records in some scopes.
 SELECT r.key, r.revision, r.scope, r.content_hash, r.fact_hash, r.tombstone
 FROM record_versions AS r
 WHERE r.line = :line AND r.from_generation <= :generation AND r.to_generation > :generation
+  AND r.scope <> ALL(:without::text[])
 ORDER BY sha256(convert_to(r.key, 'UTF8'));

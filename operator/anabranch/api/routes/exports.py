@@ -1,0 +1,108 @@
+"""Exports: a manifest as one archive, as far as the caller may take it away."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi.responses import StreamingResponse
+from pydantic import Field
+
+from anabranch.api.access import OfBaseline
+from anabranch.api.paging import QueryModel
+from anabranch.api.parts import WithParts
+from anabranch.api.replies import ASK_AGAIN
+from anabranch.api.routing import Route, may_fail
+from anabranch.api.visibility import OnBaseline
+from anabranch.archive import MEDIA_TYPE
+from anabranch.baselines import exporting
+from anabranch.identity import grants
+from anabranch.model.errors import InvalidInputError, PreconditionFailedError, UnavailableError
+from anabranch.model.limits import ARCHIVE_BYTES, LINE_SCOPES
+from anabranch.model.wire import Scope
+
+router = APIRouter(prefix="/v1/namespaces/{namespace}/baselines", route_class=Route, tags=["archives"])
+
+_operation: dict[str, object] = {
+    "responses": {
+        "200": {
+            "description": "The archive, or what of it comes after `offset` bytes; docs/spec/archive.md",
+            "content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}},
+            "headers": {"ETag": {"schema": {"type": "string"}, "description": "names the archive's bytes"}},
+        }
+    },
+    "parameters": [
+        {
+            "name": "If-Match",
+            "in": "header",
+            "required": False,
+            "schema": {"type": "string"},
+            "description": "with `offset`: the ETag that the bytes so far came with",
+        }
+    ],
+}
+may_fail(_operation, PreconditionFailedError)
+
+
+class ExportQuery(QueryModel):
+    """What to export, and from where to go on."""
+
+    scope: list[Scope] | None = Field(
+        None,
+        max_length=LINE_SCOPES,
+        description="only records of this scope; repeatable; without it all that may be",
+    )
+    offset: int = Field(
+        0, ge=0, le=ARCHIVE_BYTES, description="bytes that have arrived: with the `If-Match` that they came with"
+    )
+
+
+@router.get(
+    "/{baseline}/manifests/{manifest}/export",
+    response_class=StreamingResponse,
+    summary="Export a manifest",
+    openapi_extra=_operation,
+)
+async def export(
+    at: Annotated[OnBaseline, Depends(OfBaseline(grants.EXPORT, grants.SCOPE_READ, grants.SCOPE_EXPORT))],
+    ref: Annotated[str, Path(alias="manifest", max_length=64)],
+    parts: WithParts,
+    query: Annotated[ExportQuery, Query()],
+    request: Request,
+) -> StreamingResponse:
+    """A manifest as an archive, which leads to its root.
+
+    Records in scopes that you may not export stand in it as bare hashes; one that you ask for by name and may not
+    export is refused. An archive without its trailer is torn: go on where it broke off, with `offset` and `If-Match`.
+    """
+    namespace, name = at.state.line.namespace, at.state.line.name
+    if parts.exports.locked():
+        raise UnavailableError("Too many exports are being made by this process.", hint="Try again in a moment.")
+    exportable = await parts.grants.scopes(at.caller, grants.SCOPE_EXPORT, namespace=namespace, scopes=at.scopes)
+    prepared = await exporting.prepare(
+        parts.db, line=at.line, ref=ref, allowed=exportable, readable=at.scopes, wanted=query.scope
+    )
+    tag = f'"{prepared.tag}"'
+    _check_tag(request, tag, offset=query.offset)
+
+    async def still_allowed() -> None:
+        await parts.grants.require(at.caller, grants.EXPORT, namespace=namespace, name=name)
+        for grant in (grants.SCOPE_READ, grants.SCOPE_EXPORT):
+            held = await parts.grants.scopes(at.caller, grant, namespace=namespace, scopes=prepared.scopes)
+            exporting.check_scopes(prepared.scopes, held)
+
+    headers = {"ETag": tag, "Cache-Control": ASK_AGAIN, "Vary": "Authorization"}
+    pieces = exporting.stream(parts.db, prepared, offset=query.offset, check=still_allowed, among=parts.exports)
+    return StreamingResponse(pieces, media_type=MEDIA_TYPE, headers=headers)
+
+
+def _check_tag(request: Request, tag: str, *, offset: int) -> None:
+    match = request.headers.get("if-match")
+    if offset and match is None:
+        raise InvalidInputError(
+            "`offset` says nothing without the archive that it is an offset of.",
+            hint="Send If-Match with the ETag of the answer that broke off.",
+        )
+    if match is not None and match.strip() != tag:
+        raise PreconditionFailedError(
+            "The archive would be another one now: other scopes may be exported, or another release makes it.",
+            hint="Begin again, without `offset`.",
+        )
