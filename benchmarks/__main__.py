@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 ROWS = (
     "importing",
+    "exporting",
     "reading",
     "forking",
     "publishing",
