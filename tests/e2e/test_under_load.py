@@ -13,7 +13,8 @@ def test_the_api_rolls_under_load_without_a_failed_batch(release, team):
         release.kubectl("rollout", "status", "deployment/anabranch-api", "--timeout=120s")
         until("the end of the old pods", lambda: not old & set(release.pods("api")))
     assert load.report["failed"] == {}
-    assert set(load.report["tried_again"]) <= {"ConnectError", "503"}
+    # A connection that ends with its pod may end in the moment in which it is used again; no answer is an error.
+    assert set(load.report["tried_again"]) <= {"ConnectError", "RemoteProtocolError", "ReadError", "503"}
     team.check_published_once(load)
 
 
