@@ -8,13 +8,18 @@ import hashlib
 
 import httpx
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.store.building import publish_versions, version
 from tests.store.served import serving
 from tests.store.world import TEAM
 
 from anabranch.archive import ArchiveReader, ArchiveRecord, ArchiveTornError, WithheldRecord
+from anabranch.archive.verifying import verify
 from anabranch.baselines import exporting
 from anabranch.client import exports as client_exports
+from anabranch.domain import signing
+from anabranch.domain.signing import SignatureError, Signer
 from anabranch.identity import grants
 from anabranch.model.errors import ForbiddenError, GoneError, NotFoundError, UnavailableError
 
@@ -348,3 +353,60 @@ async def test_more_exports_than_a_process_makes_at_once_are_told_to_come_back(s
         await client.export(TEAM, "facts", tmp_path / "facts")
     served.parts.exports.release()
     await client.export(TEAM, "facts", tmp_path / "facts")
+
+
+# -------------------------------------------------------------------------------------------------------------- signed
+
+
+@pytest.fixture
+def keys():
+    key = Ed25519PrivateKey.generate()
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return private, public
+
+
+def sign_with(served, private):
+    object.__setattr__(served.parts, "signer", Signer.from_pem(private))
+
+
+async def test_an_export_carries_the_signature_of_its_manifest_and_another_key_is_not_trusted(
+    served, client, tmp_path, keys
+):
+    private, public = keys
+    sign_with(served, private)
+    await client.export(TEAM, "facts", tmp_path / "facts")
+    with (tmp_path / "facts").open("rb") as opened:
+        verify(ArchiveReader(opened), public_key=public)
+    other = Ed25519PrivateKey.generate().public_key()
+    pem = other.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    with (tmp_path / "facts").open("rb") as opened, pytest.raises(SignatureError, match="trusted"):
+        verify(ArchiveReader(opened), public_key=pem)
+
+
+async def test_a_manifest_is_signed_with_what_places_it_in_its_line(served, client, keys):
+    private, public = keys
+    with pytest.raises(NotFoundError, match="signs no manifests"):
+        await client.signature(TEAM, "facts")
+    sign_with(served, private)
+    signed = signing.check(await client.signature(TEAM, "facts"), public_key=public)
+    manifest = await client.manifest(TEAM, "facts")
+    assert vars_of(signed) == {
+        "line": served.line,
+        "generation": 2,
+        "baseline_id": manifest.baseline_id,
+        "manifest_hash": manifest.manifest_hash,
+        "feed_watermark": manifest.feed_watermark,
+    }
+
+
+def vars_of(signed):
+    return {name: getattr(signed, name) for name in signed.__slots__}
+
+
+async def test_an_archive_that_is_not_signed_is_not_trusted_by_key(served, client, tmp_path, keys):
+    await client.export(TEAM, "facts", tmp_path / "facts")
+    with (tmp_path / "facts").open("rb") as opened, pytest.raises(SignatureError, match="not signed"):
+        verify(ArchiveReader(opened), public_key=keys[1])

@@ -11,12 +11,14 @@ from fastapi import Depends, Request
 from anabranch.api.known import Known
 from anabranch.api.settings import Settings
 from anabranch.domain.cursor import Sealer
+from anabranch.domain.signing import Signer
 from anabranch.feed.lags import Lags
 from anabranch.feed.live import Live
 from anabranch.feed.poll import Feed
 from anabranch.feed.waking import Waking
 from anabranch.identity import Grants, Identity
 from anabranch.kube.client import KubeClient
+from anabranch.model.errors import InvalidInputError
 from anabranch.store import migrate
 from anabranch.store.branches import BranchRow
 from anabranch.store.database import Database
@@ -54,6 +56,7 @@ class Parts:
         waking: Wakes those that wait for one.
         lags: How far behind followers are.
         exports: Bounds how many exports are made at once.
+        signer: Signs manifests; None: this installation has no key.
     """
 
     db: Database
@@ -70,6 +73,7 @@ class Parts:
     waking: Waking
     lags: Lags
     exports: asyncio.Semaphore
+    signer: Signer | None = None
 
 
 @contextlib.asynccontextmanager
@@ -77,7 +81,7 @@ async def opened(settings: Settings) -> AsyncIterator[Parts]:
     """The parts, for the length of a block.
 
     Raises:
-        InvalidInputError: If the cursor keys are missing or too short.
+        InvalidInputError: If the cursor keys are missing or too short, or the signing key is none.
         UnavailableError: If Postgres cannot be reached or has another schema, or there is no Kubernetes configuration.
     """
     sealer = Sealer(settings.cursor_keys)
@@ -104,7 +108,19 @@ async def opened(settings: Settings) -> AsyncIterator[Parts]:
             waking=waking,
             lags=Lags(),
             exports=asyncio.Semaphore(EXPORTS),
+            signer=_signer(settings),
         )
+
+
+def _signer(settings: Settings) -> Signer | None:
+    if settings.signing_key is None:
+        return None
+    try:
+        return Signer.from_pem(settings.signing_key.read_bytes())
+    except OSError as error:
+        raise InvalidInputError(
+            f"The signing key cannot be read: {error}.", hint="Mend ANABRANCH_SIGNING_KEY, or leave it out."
+        ) from error
 
 
 def parts_of(request: Request) -> Parts:

@@ -31,6 +31,7 @@ class Settings:
         tls: PEM files of the certificate and of its key; None: plain HTTP.
         health_host: Address of the inner port: /metrics, /healthz, /readyz.
         health_port: The inner port; 0: none.
+        signing_key: PEM file of an Ed25519 key that manifests are signed with; None: they are not.
     """
 
     dsn: str = field(repr=False)
@@ -44,6 +45,7 @@ class Settings:
     tls: tuple[Path, Path] | None = None
     health_host: str = "127.0.0.1"
     health_port: int = 0
+    signing_key: Path | None = None
 
     @classmethod
     def from_environment(  # noqa: PLR0913  (all but the first by keyword)
@@ -85,6 +87,7 @@ class Settings:
             tls=_tls(environment),
             health_host=health_host,
             health_port=health_port,
+            signing_key=Path(signing_key) if (signing_key := environment.get("ANABRANCH_SIGNING_KEY")) else None,
         )
 
 

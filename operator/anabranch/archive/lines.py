@@ -20,6 +20,7 @@ MEDIA_TYPE: Final = "application/vnd.anabranch.archive+zstd"
 FORMAT: Final = "anabranch.archive"
 VERSION: Final = 1
 
+_Base64 = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+/]+={0,2}$", max_length=8192)]
 _Text = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 
 
@@ -43,6 +44,21 @@ class ArchiveManifest(_Line):
     manifest_hash: Hash = Field(description="root of the trie, which the records of the archive recompute")
 
 
+class EnvelopeSignature(_Line):
+    """One signature of an envelope."""
+
+    keyid: _Text
+    sig: _Base64
+
+
+class Envelope(_Line):
+    """An in-toto statement about the manifest, signed (DSSE)."""
+
+    payload: _Base64
+    payloadType: _Text  # noqa: N815  (DSSE's name)
+    signatures: Annotated[tuple[EnvelopeSignature, ...], Field(min_length=1, max_length=8, strict=False)]
+
+
 class ArchiveHeader(_Line):
     """What the archive is."""
 
@@ -52,6 +68,9 @@ class ArchiveHeader(_Line):
     created_by: _Text = Field(description="the program and its version, such as anabranch/0.1.0")
     manifest: ArchiveManifest | None = Field(default=None, description="of an export; an import has none yet")
     partial: bool = Field(default=False, description="whether records are withheld")
+    signature: Envelope | None = Field(
+        default=None, description="of an export, by the installation's key: a DSSE envelope"
+    )
     withheld_scopes: Annotated[tuple[Scope, ...], Field(max_length=LINE_SCOPES, strict=False)] = Field(
         default=(), description="scopes that a partial export left out, where their names may be told"
     )
@@ -60,6 +79,8 @@ class ArchiveHeader(_Line):
     def _kinds(self) -> Self:
         if (self.kind == "export") != (self.manifest is not None):
             raise ValueError("an export names its manifest, and an import has none")
+        if self.signature is not None and self.manifest is None:
+            raise ValueError("only an export can be signed")
         if self.withheld_scopes and not self.partial:
             raise ValueError("only a partial archive withholds scopes")
         return self

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from anabranch.archive.errors import ArchiveDigestError
 from anabranch.archive.record import ArchiveRecord
+from anabranch.domain import signing
 from anabranch.domain.facts import Fact
 from anabranch.domain.trie import Descriptor, root_of
 from anabranch.model.canonical import hash_bytes, hash_text
@@ -45,13 +46,18 @@ class VerifiedArchive:
 
 
 def verify(
-    reader: ArchiveReader, *, root: str | None = None, progress: Callable[[int], None] | None = None
+    reader: ArchiveReader,
+    *,
+    root: str | None = None,
+    public_key: bytes | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> VerifiedArchive:
     """Read an archive to its end, and check everything that it says of itself.
 
     Args:
         reader: That has not been read from.
         root: A manifest hash that is trusted, ``sha256:…``: the archive must be an export of that manifest.
+        public_key: PEM of a key that is trusted: it must have signed the archive's manifest.
         progress: Takes the number of records read so far.
 
     Raises:
@@ -60,11 +66,14 @@ def verify(
         ArchiveFormatError: If it is ill-formed.
         ArchiveTornError: If it is not whole.
         ArchiveTooLargeError: If it is over a limit.
+        SignatureError: If the trusted key has not signed its manifest.
     """
     claimed = reader.header.manifest
     if root is not None and (claimed is None or hash_bytes(claimed.manifest_hash) != hash_bytes(root)):
         found = "has no manifest" if claimed is None else f"is of the manifest {claimed.manifest_hash}"
         raise ArchiveDigestError(f"The archive {found}, not {root}.", hint="Export the generation that you trust.")
+    if public_key is not None:
+        _check_signature(reader.header, public_key)
     scopes: set[str] = set()
     # An empty name: a temporary file of SQLite's own, gone when it is closed.
     with closing(sqlite3.connect("", isolation_level=None)) as database:
@@ -87,6 +96,20 @@ def verify(
                     hint="The archive was altered; export it again.",
                 )
     return VerifiedArchive(header=reader.header, trailer=reader.trailer, scopes=tuple(sorted(scopes)))
+
+
+def _check_signature(header: ArchiveHeader, public_key: bytes) -> None:
+    if header.manifest is None or header.signature is None:
+        raise signing.SignatureError("The archive is not signed.", hint="Export it where manifests are signed.")
+    found = signing.check(header.signature.model_dump(mode="json"), public_key=public_key)
+    manifest = header.manifest
+    signing.check_same(
+        found,
+        baseline_id=manifest.baseline_id,
+        generation=manifest.generation,
+        manifest_hash=manifest.manifest_hash,
+        **({} if manifest.line is None else {"line": manifest.line}),
+    )
 
 
 def _told(

@@ -22,7 +22,9 @@ import zstandard
 
 from anabranch import __version__
 from anabranch.archive import ArchiveHeader, ArchiveManifest, ArchiveRecord, ArchiveWriter, WithheldRecord
+from anabranch.archive.lines import Envelope
 from anabranch.domain.facts import Fact, utc
+from anabranch.domain.signing import Signed
 from anabranch.model.canonical import canonical_bytes, hash_text
 from anabranch.model.errors import ForbiddenError
 from anabranch.store import lines, manifests, records, trie
@@ -30,6 +32,7 @@ from anabranch.store import lines, manifests, records, trie
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 
+    from anabranch.domain.signing import Signer
     from anabranch.store.database import Database
     from anabranch.store.manifests import ManifestRow
     from anabranch.store.records import RecordRow
@@ -53,12 +56,14 @@ class Export:
         scopes: Whose records it carries, sorted.
         withheld_scopes: Those of the others that the caller may know of, sorted.
         complete: Whether there are no others.
+        signer: Signs the manifest; None: nobody does.
     """
 
     manifest: ManifestRow
     scopes: tuple[str, ...]
     withheld_scopes: tuple[str, ...]
     complete: bool
+    signer: Signer | None = None
 
     @property
     def tag(self) -> str:
@@ -69,6 +74,7 @@ class Export:
             list(self.scopes),
             list(self.withheld_scopes),
             self.complete,
+            self.signer.key_id if self.signer else None,
             _created_by(),
             ".".join(map(str, zstandard.ZSTD_VERSION)),
         ]
@@ -83,6 +89,7 @@ async def prepare(  # noqa: PLR0913  (an archive has that many bounds)
     allowed: Collection[str],
     readable: Collection[str],
     wanted: Sequence[str] | None,
+    signer: Signer | None = None,
 ) -> Export:
     """Decide what an archive of a manifest is to hold.
 
@@ -93,6 +100,7 @@ async def prepare(  # noqa: PLR0913  (an archive has that many bounds)
         allowed: Scopes whose records the caller may take away.
         readable: Scopes that the caller may know of, at least those.
         wanted: Scopes that are asked for; None for all that there are.
+        signer: Signs it; None: nobody does.
 
     Raises:
         ForbiddenError: If a scope that is asked for may not be exported; naming it. Or if none may.
@@ -116,6 +124,7 @@ async def prepare(  # noqa: PLR0913  (an archive has that many bounds)
         scopes=tuple(sorted(carried)),
         withheld_scopes=tuple(sorted(withheld & set(readable))),
         complete=not withheld,
+        signer=signer,
     )
 
 
@@ -185,6 +194,7 @@ async def _written(db: Database, export: Export, spool: BinaryIO, *, partial: bo
         ),
         partial=partial,
         withheld_scopes=export.withheld_scopes if partial else (),
+        signature=Envelope.model_validate(export.signer.sign(signed(manifest))) if export.signer else None,
     )
     output = io.BytesIO()
     # Left by an exception, the archive stays without its trailer.
@@ -237,6 +247,17 @@ async def _spool(db: Database, export: Export, spool: BinaryIO) -> int:
                 count += len(pairs)
     await asyncio.to_thread(spool.seek, 0)
     return count
+
+
+def signed(manifest: ManifestRow) -> Signed:
+    """What a signature of a manifest binds."""
+    return Signed(
+        line=manifest.line,
+        generation=manifest.generation,
+        baseline_id=manifest.baseline_id,
+        manifest_hash=hash_text(manifest.manifest_hash),
+        feed_watermark=manifest.feed_watermark,
+    )
 
 
 def _write(writer: ArchiveWriter, rows: Sequence[RecordRow]) -> None:

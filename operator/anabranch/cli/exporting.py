@@ -48,16 +48,28 @@ def export(
 @click.command("check-archive")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--root", metavar="HASH", help="The manifest hash that you trust, sha256:…")
+@click.option(
+    "--public-key",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="PEM of the installation's key: it must have signed the manifest.",
+)
 @output_option
-def check_archive(file: Path, root: str | None, output: str) -> None:
+def check_archive(file: Path, root: str | None, public_key: Path | None, output: str) -> None:
     """Check an archive, without any network: that it is whole, and that its records lead to the root that it names.
 
-    With --root: that this is the root of the generation with this hash. Without it only that the file agrees with
-    itself, which a forger could arrange too. Exit code 1 where it fails.
+    With --root: that this is the root of the generation with this hash. With --public-key: that this key has signed the
+    manifest. Without either only that the file agrees with itself, which a forger could arrange too. Exit code 1 where
+    it fails.
     """
     with progress("reading", total=None) as done, file.open("rb") as opened:
-        verified = verify(ArchiveReader(opened), root=root, progress=done)
-    show({**_told(verified), "trusted": root is not None}, output)
+        verified = verify(
+            ArchiveReader(opened),
+            root=root,
+            public_key=public_key.read_bytes() if public_key else None,
+            progress=done,
+        )
+    show({**_told(verified), "trusted": bool(root or public_key)}, output)
 
 
 def _told(verified: VerifiedArchive) -> dict[str, Any]:

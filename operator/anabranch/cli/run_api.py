@@ -34,6 +34,7 @@ def command(*, dsn: str | None, host: str, port: int, health_host: str, health_p
     ANABRANCH_DRAIN_SECONDS     how long it goes on answering, unready, after it was told to end; 3 unless set
     ANABRANCH_TLS_CERT          PEM file of its certificate, read again when it changes; plain HTTP unless set
     ANABRANCH_TLS_KEY           PEM file of the certificate's key
+    ANABRANCH_SIGNING_KEY       PEM file of an Ed25519 key that signs manifests; they are not signed unless set
     ANABRANCH_LOG_LEVEL         DEBUG, INFO, WARNING or ERROR; INFO unless set
     """  # noqa: D301  (click's mark for a paragraph that is not to be wrapped)
     logs.configure()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +12,7 @@ from anabranch.cli.completion import names
 from anabranch.cli.connection import Connection, connection_options
 from anabranch.cli.output import output_option, show
 from anabranch.cli.progress import progress
+from anabranch.domain import signing
 from anabranch.domain.proven import check_digests, descriptor_of
 from anabranch.domain.trie import root_of
 from anabranch.model.canonical import hash_text
@@ -24,24 +26,41 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("name", shell_complete=names("baselines"))
 @click.option("--generation", type=click.IntRange(min=1), help="[default: the current one]")
+@click.option(
+    "--public-key",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="PEM of the installation's key: it must have signed the manifest.",
+)
 @output_option
 @connection_options
-def verify(name: str, generation: int | None, output: str, connection: Connection) -> None:
+def verify(*, name: str, generation: int | None, public_key: Path | None, output: str, connection: Connection) -> None:
     """Recompute a generation's root from its records, as read through the API.
 
     Checks that every content and its provenance are what their hashes say, and that the hashes lead to the root that
     the manifest names. Exit code 1 where they do not. Records in scopes that you may not read are missing from the
     computation; then nothing can be said, and the command says so.
     """
+    key = public_key.read_bytes() if public_key else None
 
     async def ask(client: AnabranchClient, namespace: str) -> dict[str, Any]:
         manifest = await client.manifest(namespace, name, generation or "current")
+        if key is not None:
+            signed = signing.check(await client.signature(namespace, name, manifest.generation), public_key=key)
+            signing.check_same(
+                signed,
+                baseline_id=manifest.baseline_id,
+                generation=manifest.generation,
+                manifest_hash=manifest.manifest_hash,
+                feed_watermark=manifest.feed_watermark,
+            )
         computation = Computation()
         with progress("verifying", total=manifest.records) as done:
             async for fact in client.records(namespace, name, manifest.generation, tombstones=True):
                 computation.add(fact)
                 done(computation.live)
-        return {"baseline": f"{namespace}/{name}", **computation.compare(manifest)}
+        told = {"baseline": f"{namespace}/{name}", **computation.compare(manifest)}
+        return told if key is None else {**told, "signed": True}
 
     result = call(connection, ask)
     show(result, output)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, Literal, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 from anabranch.archive import MEDIA_TYPE
 from anabranch.client.transport import Transport, parse, path
@@ -51,6 +51,16 @@ class BaselineCalls(Transport):
     async def manifest(self, namespace: str, name: str, ref: str | int = "current") -> BaselineManifest:
         """One manifest, by generation, baseline id, ``current`` or ``head``."""
         return await self.get(BaselineManifest, path(namespace, "baselines", name, "manifests", ref))
+
+    async def signature(self, namespace: str, name: str, ref: str | int = "current") -> dict[str, Any]:
+        """A manifest's signature: a DSSE envelope, which `anabranch.domain.signing.check` checks.
+
+        Raises:
+            NotFoundError: If the installation signs none.
+        """
+        answer = await self.send("GET", path(namespace, "baselines", name, "manifests", ref, "signature"))
+        envelope: dict[str, Any] = answer.json()
+        return envelope
 
     async def records(
         self,

@@ -2,20 +2,21 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 
 from anabranch.api.access import OfBaseline
 from anabranch.api.paging import QueryModel
 from anabranch.api.parts import WithParts
-from anabranch.api.replies import ASK_AGAIN
+from anabranch.api.replies import ASK_AGAIN, kept
 from anabranch.api.routing import Route, may_fail
 from anabranch.api.visibility import OnBaseline
 from anabranch.archive import MEDIA_TYPE
-from anabranch.baselines import exporting
+from anabranch.archive.lines import Envelope
+from anabranch.baselines import exporting, read
 from anabranch.identity import grants
-from anabranch.model.errors import InvalidInputError, PreconditionFailedError, UnavailableError
+from anabranch.model.errors import InvalidInputError, NotFoundError, PreconditionFailedError, UnavailableError
 from anabranch.model.limits import ARCHIVE_BYTES, LINE_SCOPES
 from anabranch.model.wire import Scope
 
@@ -78,7 +79,7 @@ async def export(
         raise UnavailableError("Too many exports are being made by this process.", hint="Try again in a moment.")
     exportable = await parts.grants.scopes(at.caller, grants.SCOPE_EXPORT, namespace=namespace, scopes=at.scopes)
     prepared = await exporting.prepare(
-        parts.db, line=at.line, ref=ref, allowed=exportable, readable=at.scopes, wanted=query.scope
+        parts.db, line=at.line, ref=ref, allowed=exportable, readable=at.scopes, wanted=query.scope, signer=parts.signer
     )
     tag = f'"{prepared.tag}"'
     _check_tag(request, tag, offset=query.offset)
@@ -92,6 +93,25 @@ async def export(
     headers = {"ETag": tag, "Cache-Control": ASK_AGAIN, "Vary": "Authorization"}
     pieces = exporting.stream(parts.db, prepared, offset=query.offset, check=still_allowed, among=parts.exports)
     return StreamingResponse(pieces, media_type=MEDIA_TYPE, headers=headers)
+
+
+@router.get(
+    "/{baseline}/manifests/{manifest}/signature", response_model=Envelope, summary="Show a manifest's signature"
+)
+async def signature(
+    at: Annotated[OnBaseline, Depends(OfBaseline(grants.SEE_BASELINE))],
+    ref: Annotated[str, Path(alias="manifest", max_length=64)],
+    parts: WithParts,
+    request: Request,
+) -> Response:
+    """An in-toto statement about a manifest in a DSSE envelope, signed with the installation's key."""
+    row = await read.manifest(parts.db, line=at.line, ref=ref)
+    if parts.signer is None:
+        raise NotFoundError(
+            "This installation signs no manifests.", hint="Whoever runs it can set ANABRANCH_SIGNING_KEY."
+        )
+    envelope = Envelope.model_validate(parts.signer.sign(exporting.signed(row)))
+    return kept(request, envelope, caching=ASK_AGAIN)
 
 
 def _check_tag(request: Request, tag: str, *, offset: int) -> None:
