@@ -50,11 +50,13 @@ class Stream:
         self.line, self.live, self.follower = line, live, follower
         self.items = []
         self.cursor = None
+        self.pause = 0.0
         self.task = asyncio.create_task(self._read())
 
     async def _read(self):
         parser = Parser()
         while (body := await self.follower.take()) is not None:
+            await asyncio.sleep(self.pause)
             for message in parser.feed(body):
                 self.cursor = message.last_id
                 self.items.append(json.loads(message.data)["data"] if message.data else "bookmark")
@@ -70,12 +72,16 @@ class Stream:
         return unseal(SEALER, self.line, self.cursor)
 
     async def until(self, look, within=10.0):
-        async with asyncio.timeout(within):
-            while not look(self):  # noqa: ASYNC110  (nothing tells it)
-                await asyncio.sleep(0.01)
+        await wait_for(lambda: look(self), within)
 
     async def ended(self, within=10.0):
         return await asyncio.wait_for(asyncio.shield(self.task), within)
+
+
+async def wait_for(look, within=10.0):
+    async with asyncio.timeout(within):
+        while not look():  # noqa: ASYNC110  (nothing tells it)
+            await asyncio.sleep(0.01)
 
 
 @pytest.fixture
@@ -243,8 +249,25 @@ async def test_followers_that_join_while_much_is_published_miss_nothing_and_get_
         assert found == list(range(begin + 1, written + 1))
 
 
+async def test_what_is_published_while_a_followers_grants_are_asked_is_not_missed(db, line, streams):
+    first = await streams()
+
+    class Slow(Grants):
+        async def readable(self, scopes):
+            if not self.asked:
+                await publish(db, line, version("meanwhile", 1))
+                await first.until(lambda s: s.keys == ["meanwhile"])
+            return await super().readable(scopes)
+
+    late = await streams(Position(1, 0), grants=Slow())
+    await late.until(lambda s: s.keys == ["meanwhile"])
+    await publish(db, line, version("later", 1))
+    await late.until(lambda s: s.keys == ["meanwhile", "later"])
+
+
 async def test_many_events_at_once_end_no_stream_of_those_who_read(db, line, streams):
     stream = await streams()
+    stream.pause = 0.05  # for each piece: longer than it takes to read it from the store
     await publish(db, line, *(version(f"many/{number:04}", 1) for number in range(2_000)))
     await stream.until(lambda s: len(s.keys) == 2_000, within=30)
     assert not stream.task.done()
@@ -267,6 +290,30 @@ async def test_who_does_not_read_is_let_go_and_the_others_go_on(db, line, stream
     assert ends == [True]
     assert stuck.follower.is_idle, "what waited for it is forgotten"
     stuck.task = asyncio.create_task(stuck._read())
+
+
+async def test_what_is_sent_at_once_never_overtakes_what_was_taken_before_it(db, line, streams):
+    stream = await streams()
+    stream.task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await stream.task
+    sent, made = [], stream.follower
+    made.write = lambda body: bool(sent.append(body)) or True
+    assert b"bookmark" in await made.take()  # taken, and perhaps not sent yet
+    await publish(db, line, version("first", 1))
+    await wait_for(lambda: not made.is_idle)
+    assert sent == []
+    assert b"first" in await made.take()
+    waiting = asyncio.create_task(made.take())
+    await asyncio.sleep(0)
+    await publish(db, line, version("second", 1))
+    await wait_for(lambda: sent)
+    assert b"second" in sent[0]
+    assert not waiting.done()
+    made.write = lambda _: False  # its client is not done with what came before
+    await publish(db, line, version("third", 1))
+    assert b"third" in await waiting
+    stream.task = asyncio.create_task(stream._read())
 
 
 async def test_bytes_are_bounded_as_events_are(db, line, streams, monkeypatch):

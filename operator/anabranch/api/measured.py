@@ -19,6 +19,9 @@ REQUEST_ID: Final = b"x-request-id"
 TEMPLATE: Final = "anabranch.route"
 """Where a request that the framework does not route names its route."""
 
+SENT: Final = "anabranch.sent"
+"""Where a request counts the bytes of its answer that were not sent by `send`."""
+
 UNMATCHED: Final = "unmatched"
 """The route of a request to a path that there is not: such paths are without number."""
 
@@ -57,7 +60,7 @@ class Measured:
                 status=exchange.status,
                 seconds=time.perf_counter() - began,
                 received=exchange.received,
-                sent=exchange.sent,
+                sent=exchange.sent + scope.get(SENT, 0),
             )
 
 

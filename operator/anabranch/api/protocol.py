@@ -21,8 +21,9 @@ HEAD_BYTES: Final = 64 << 10
 HEAD_SECONDS: Final = 20.0
 """From the first byte of a head to its last."""
 
-ABORT: Final = "anabranch.abort"
-"""Extension of a request's scope: its `call` ends the connection at once, also one whose client reads nothing."""
+STREAMING: Final = "anabranch.streaming"
+"""Extension of a request's scope, for answers without an end: `write` writes a piece at once, without a task, where the
+client has taken those before it; `abort` ends the connection, also one whose client reads nothing."""
 
 IDLE_SECONDS: Final = 75
 """How long a connection may stay without a request. Longer than the idle time of usual load balancers, which else reuse
@@ -53,7 +54,7 @@ class Protocol(HttpToolsProtocol):
         self._in_head, self._head_bytes = True, 0
         self._expect(HEAD_SECONDS, self._head_is_late)
         super().on_message_begin()
-        self.scope["extensions"] = {ABORT: {"call": self.transport.abort}}
+        self.scope["extensions"] = {STREAMING: {"write": self._write_piece, "abort": self.transport.abort}}
 
     def on_headers_complete(self) -> None:
         """Count no more."""
@@ -93,6 +94,13 @@ class Protocol(HttpToolsProtocol):
                 hint="Send one Content-Length, or chunks; and TLS only where the API, or a proxy before it, speaks it.",
             )
         )
+
+    def _write_piece(self, body: bytes) -> bool:
+        """Write a piece of the chunked answer that has begun, or say that it has to wait its turn."""
+        if self.flow.write_paused or self.transport.is_closing():
+            return False
+        self.transport.write(b"%x\r\n%b\r\n" % (len(body), body))
+        return True
 
     def _head_is_late(self) -> None:
         if not self.transport.is_closing():

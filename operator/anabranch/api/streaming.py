@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 from fastapi import Response
 
 from anabranch.api import frames
-from anabranch.api.protocol import ABORT
+from anabranch.api.measured import SENT
+from anabranch.api.protocol import STREAMING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,11 +43,12 @@ class EventStream(Response):
         """Stream."""
         follower = self._follower
         leaving = asyncio.create_task(_left(receive, follower))
-        parting = _Parting(scope)
-        follower.on_end = parting.begin
+        connection = _Connection(scope)
+        follower.on_end = connection.part
         try:
             await send({"type": "http.response.start", "status": HTTPStatus.OK, "headers": self.raw_headers})
             await send(_piece(frames.opening()))
+            follower.write = connection.write
             while (body := await follower.take()) is not None:
                 await send(_piece(body))
             last = b"" if follower.error is None else frames.end(follower.error)
@@ -54,18 +56,28 @@ class EventStream(Response):
         finally:
             leaving.cancel()
             follower.close()
-            parting.over()
+            connection.over()
 
 
-class _Parting:
-    """Ends the connection of a client that does not take its leave in time."""
+class _Connection:
+    """The connection below a stream, where it is one of our protocol."""
 
     def __init__(self, scope: Scope) -> None:
-        self._abort: Callable[[], None] | None = scope.get("extensions", {}).get(ABORT, {}).get("call")
+        found = scope.get("extensions", {}).get(STREAMING, {})
+        self._scope = scope
+        self._write: Callable[[bytes], bool] | None = found.get("write")
+        self._abort: Callable[[], None] | None = found.get("abort")
         self._timer: asyncio.TimerHandle | None = None
 
-    def begin(self) -> None:
-        """Give it the time."""
+    def write(self, body: bytes) -> bool:
+        """Write a piece at once, if the client has taken those before it."""
+        if self._write is None or not self._write(body):
+            return False
+        self._scope[SENT] = self._scope.get(SENT, 0) + len(body)
+        return True
+
+    def part(self) -> None:
+        """Give a client that does not take its leave some time, then end its connection."""
         if self._abort is not None:
             self._timer = asyncio.get_running_loop().call_later(PARTING_SECONDS, self._abort)
 

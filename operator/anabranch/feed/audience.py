@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from typing import TYPE_CHECKING, Final
 
 from anabranch.feed.ends import unverifiable
@@ -60,6 +61,11 @@ class Audience:
         """Whether what they may see was asked just now."""
         return self._clock() < self._sure_until
 
+    @property
+    def is_live(self) -> bool:
+        """Whether any of them is given what is read for all."""
+        return any(follower.live for follower in self.followers)
+
     def may_see(self, scope: str | None) -> bool:
         """Whether they may see what has this scope, if it was asked about."""
         return scope is None or scope in self.readable
@@ -91,7 +97,7 @@ class Audience:
             self._guard.cancel()
 
     async def _watch(self) -> None:
-        pause = ASK_SECONDS
+        pause = ASK_SECONDS * random.random()  # noqa: S311  (who came together is not to be asked about together)
         while True:
             await asyncio.sleep(pause)
             try:

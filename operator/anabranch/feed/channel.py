@@ -257,11 +257,11 @@ class Channel:
                         follower.push(*shown)
 
     async def _teach(self, scopes: Collection[str]) -> None:
-        """Let every audience know which of these scopes it may read, and let go those that cannot be told in time."""
+        """Let all who get what is read know which of these scopes they may read, or let them go if they cannot."""
         while strangers := [
             audience
             for audience in self._audiences.values()
-            if not (audience.is_over or audience.known.issuperset(scopes))
+            if not (audience.is_over or audience.known.issuperset(scopes)) and audience.is_live
         ]:
             await asyncio.gather(*(_learn(audience, scopes) for audience in strangers))
 

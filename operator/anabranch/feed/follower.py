@@ -55,6 +55,8 @@ class Follower:
         lag: Events that it was behind when it began.
         error: Why it ended; None while it goes on, or if it left by itself.
         on_end: Called once when it ends.
+        write: Sends something at once, if the client has taken all before it, and says whether it did; None: nothing is
+            sent but what is taken. To wake a task for each of a thousand followers takes longer than all the rest.
         wrote_at: When it was given something last.
     """
 
@@ -67,6 +69,7 @@ class Follower:
         "_is_over",
         "_queue",
         "_start",
+        "_waits",
         "_wake",
         "audience",
         "channel",
@@ -76,6 +79,7 @@ class Follower:
         "marked",
         "on_end",
         "told",
+        "write",
         "wrote_at",
     )
 
@@ -95,12 +99,14 @@ class Follower:
         self.lag = 0
         self.error: AnabranchError | None = None
         self.on_end: Callable[[], None] | None = None
+        self.write: Callable[[bytes], bool] | None = None
         self._clock = asyncio.get_running_loop().time
         self.wrote_at = self._clock()
         self._start = start
         self._identify = identify
         self._identify_at = self.wrote_at + _some(IDENTIFY_SECONDS)
         self._is_over = False
+        self._waits = False  # for something to take
         self._wake = asyncio.Event()
         self._queue: deque[tuple[bytes, int]] = deque()
         self._events = 0
@@ -133,7 +139,9 @@ class Follower:
                 return body
             if self.live or self._queue:
                 self._wake.clear()
+                self._waits = True
                 await self._wake.wait()
+                self._waits = False
                 continue
             try:
                 await self._replay()
@@ -154,6 +162,8 @@ class Follower:
         if not frames:
             return
         self.told = self.marked = frames[-1].sequence
+        if self._sent(body):
+            return
         full = self._events + len(frames) > FOLLOWER_EVENTS or self._bytes + len(body) > FOLLOWER_BYTES
         if full and self._queue:  # who has nothing waiting takes one look's events, however long their keys are
             self.end(
@@ -230,6 +240,15 @@ class Follower:
             body += self.channel.bookmark(page.end)
         if body:
             self._put(body, len(page.frames))
+
+    def _sent(self, body: bytes) -> bool:
+        """Whether something could be sent past the queue: if nothing is in it, and what was taken of it is sent."""
+        if self.write is None or not self._waits or self._queue or self._is_over:
+            return False
+        if not (self.audience.is_sure() and self.write(body)):
+            return False
+        self.wrote_at = self._clock()
+        return True
 
     def _put(self, body: bytes, events: int) -> None:
         if self._is_over:
