@@ -14,6 +14,7 @@ from tests.store.world import AGENTS, AUTOMATIC, TEAM, World, decisions
 from anabranch.consolidation import schedule, work
 from anabranch.model.canonical import sha256
 from anabranch.model.errors import GoneError, NotFoundError
+from anabranch.search import indexing
 from anabranch.store import (
     archives,
     branches,
@@ -106,6 +107,8 @@ async def a_life(world, *, name="facts", run="run"):
         await conn.execute("INSERT INTO released_hashes VALUES ($1, 'hash')", line)
         await conn.execute("INSERT INTO import_base VALUES ($1, 'a', 'shared', 'hash', 1)", line)
     await archive(world.db, line)
+    while await indexing.turn(world.db):
+        pass
     return line, branch, held
 
 

@@ -37,6 +37,8 @@ WITHOUT_LINE = {
             "jobs.unborn",
             "projection.dirty",
             "backlog.look",
+            "indexing.next",
+            "indexing.uncounted",
         ),
         "resources that have no line yet": (
             "waiting.upsert",
@@ -70,6 +72,9 @@ WITHOUT_LINE = {
             "restoring.make_stage",
             "restoring.staged",
             "restoring.more_live",
+            "indexing.be_patient",
+            "searching.be_brief",
+            "searching.hash_joins",
         ),
     }.items()
     for name in names

@@ -8,7 +8,8 @@ import pytest
 PUBLISHED = (
     "record_versions", "manifests", "trie_nodes", "events", "contents", "facts", "publications", "line_heads",
     "line_scopes", "restores", "candidates", "transitions", "waiting", "agents", "pruned_manifests",
-    "released_hashes", "import_base", "rebases",
+    "released_hashes", "import_base", "rebases", "search_progress", "search_segments", "search_documents",
+    "search_words",
 )  # fmt: skip
 RECEIVED = (
     "batches", "evidence", "private_records", "completions", "archives", "archive_chunks", "presence", "followers",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from anabranch.domain.retention import RetentionPolicy, droppable, oldest_counted
 from anabranch.model.errors import GoneError
-from anabranch.store import database, lines, pruning, publish, reclaiming, retention, tombstones
+from anabranch.store import database, indexing, lines, pruning, publish, reclaiming, retention, tombstones
 from anabranch.telemetry import logs
 from anabranch.telemetry.of_operator import RETENTION_TURNS
 
@@ -157,9 +157,10 @@ async def _sweep(db: Database, line: str) -> None:
     while place is not None:
         async with db.connection() as conn:
             place = await pruning.sweep_nodes(conn, line=line, place=place, limit=_NODES)
-    async with db.connection() as conn:
+    async with db.transaction() as conn:
         swept = [generation for gap in gaps for generation in gap.generations]
         await pruning.mark_swept(conn, line=line, generations=swept)
+        await indexing.recount(conn, line=line)
 
 
 async def _runs(db: Database, line: str, before: datetime) -> bool:

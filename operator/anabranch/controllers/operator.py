@@ -33,6 +33,7 @@ from anabranch.controllers.configmaps import ConfigMapFollower
 from anabranch.controllers.deletions import Deletions
 from anabranch.controllers.guarding import GuardFollower
 from anabranch.controllers.health import Health
+from anabranch.controllers.index import Index
 from anabranch.controllers.projector import Projector
 from anabranch.controllers.reconciler import Reconciler
 from anabranch.controllers.services import controllers
@@ -129,6 +130,7 @@ class _Process:
                 Chore("retention", self._retain),
                 Chore("leases of agents", lambda: presence.settle(db)),
                 Chore("places in the feed", lambda: following.show(db)),
+                Index(db),
                 Deletions(db, self._reconciler),
             ]
         )

@@ -95,6 +95,17 @@ RETENTION_TURNS: Final = OPERATOR.histogram(
     buckets=(0.01, 0.05, 0.1, 0.5, 1, 5, 30, 120),
 )
 
+INDEX_TURNS: Final = OPERATOR.histogram(
+    "index_turn_duration_seconds",
+    "Turns at the index that search looks at, a line each, by how they ended: done, failed.",
+    "outcome",
+    buckets=(0.01, 0.05, 0.1, 0.5, 1, 5, 30, 120),
+)
+
+INDEXED: Final = OPERATOR.counter(
+    "indexed_versions_total", "Versions of records that were put into the index, again when segments are put together."
+)
+
 # ------------------------------------------------------------------------------------------------------ in Postgres
 
 READ_AT: Final = WAITING.reading("postgres_reading_timestamp_seconds", "When these were read, since the epoch.")

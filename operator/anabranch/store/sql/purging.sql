@@ -215,3 +215,23 @@ WHERE ctid = ANY(ARRAY(SELECT ctid FROM released_hashes WHERE line = :line LIMIT
 -- Delete up to so many rows of a line: what its source once said.
 DELETE FROM import_base
 WHERE ctid = ANY(ARRAY(SELECT ctid FROM import_base WHERE line = :line LIMIT :limit));
+
+-- name: delete_search_segments(line, limit)!
+-- Delete up to so many rows of a line: the segments of its index.
+DELETE FROM search_segments
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM search_segments WHERE line = :line LIMIT :limit));
+
+-- name: delete_search_documents(line, limit)!
+-- Delete up to so many rows of a line: the documents of its index.
+DELETE FROM search_documents
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM search_documents WHERE line = :line LIMIT :limit));
+
+-- name: delete_search_words(line, limit)!
+-- Delete up to so many rows of a line: the words of its index.
+DELETE FROM search_words
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM search_words WHERE line = :line LIMIT :limit));
+
+-- name: delete_search_progress(line, limit)!
+-- Delete up to so many rows of a line: how far its index has come.
+DELETE FROM search_progress
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM search_progress WHERE line = :line LIMIT :limit));

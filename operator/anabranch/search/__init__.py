@@ -1,0 +1,1 @@
+"""Search of what lines say: making the index, and asking it."""
