@@ -20,9 +20,10 @@ from anabranch.api.routes import (
     jobs,
     peers,
     runs,
+    search,
 )
 
-ROUTERS = (health, baselines, archives, exports, events, branches, findings, evidence, jobs, runs, peers)
+ROUTERS = (health, baselines, archives, exports, events, branches, findings, evidence, jobs, runs, peers, search)
 
 
 def create_app(parts: Parts | None = None) -> FastAPI:

@@ -19,6 +19,7 @@ from anabranch.feed.waking import Waking
 from anabranch.identity import Grants, Identity
 from anabranch.kube.client import KubeClient
 from anabranch.model.errors import InvalidInputError
+from anabranch.search.asking import Searcher
 from anabranch.store import migrate
 from anabranch.store.branches import BranchRow
 from anabranch.store.database import Database
@@ -44,6 +45,7 @@ class Parts:
         db: The store, as the API's role.
         receiver: Receives batches, those of the same moment together.
         reader: Reads records, those of the same moment together.
+        searcher: Searches, some at once.
         baselines: Baselines by namespace and name, with their scopes, as they were when last looked up: what is done
             with one has to find out whether it is there still.
         runs: Branches by id, as they were when first seen: what never changes of them may be relied on.
@@ -62,6 +64,7 @@ class Parts:
     db: Database
     receiver: Receiver
     reader: Reader
+    searcher: Searcher
     baselines: Known[tuple[LineState, Sequence[str]]]
     runs: Known[BranchRow]
     kube: KubeClient
@@ -97,6 +100,7 @@ async def opened(settings: Settings) -> AsyncIterator[Parts]:
             db=db,
             receiver=Receiver(db),
             reader=Reader(db),
+            searcher=Searcher(db),
             baselines=Known(size=BASELINES),
             runs=Known(size=RUNS),
             kube=kube,

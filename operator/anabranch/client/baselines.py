@@ -17,6 +17,7 @@ from anabranch.model.answers import (
     EventPage,
     ManifestPage,
     RecordPage,
+    SearchPage,
 )
 from anabranch.model.errors import NotFoundError
 from anabranch.model.limits import PAGE_MAX
@@ -113,6 +114,29 @@ class BaselineCalls(Transport):
         async for page in self.pages(DiffPage, path(namespace, "baselines", name, "diff"), query=query):
             for item in page.items:
                 yield item
+
+    async def search(  # noqa: PLR0913  (all but the place by keyword)
+        self,
+        namespace: str,
+        name: str,
+        text: str,
+        *,
+        ref: str | int = "current",
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> SearchPage:
+        """The records of one manifest that answer some words best, in scopes that you may read: one page of them.
+
+        Args:
+            namespace: Of the Baseline.
+            name: Of the Baseline.
+            text: Words; nothing in them is an operator.
+            ref: The manifest.
+            limit: Hits at most; ten unless given.
+            cursor: ``next_cursor`` of the page before.
+        """
+        query = {"q": text, "generation": ref, "limit": limit, "cursor": cursor}
+        return await self.get(SearchPage, path(namespace, "baselines", name, "search"), query=query)
 
     async def upload_archive(
         self,

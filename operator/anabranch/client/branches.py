@@ -19,6 +19,7 @@ from anabranch.model.answers import (
     EvidenceState,
     PrivatePage,
     PrivateRecord,
+    SearchPage,
     ViewedRecord,
 )
 from anabranch.model.canonical import canonical_bytes, hash_text, sha256
@@ -131,6 +132,21 @@ class BranchCalls(Transport):
                 overlay. ``merged``: what the agent sees, the latter ones over the former.
         """
         return await self.get(ViewedRecord, path(namespace, "branches", branch, "view", key), query={"layer": layer})
+
+    async def search_branch(
+        self, namespace: str, branch: str, text: str, *, limit: int | None = None, cursor: str | None = None
+    ) -> SearchPage:
+        """What the branch sees that answers some words best: its private records, else those of its parent.
+
+        Args:
+            namespace: Of the branch.
+            branch: Its id or resource name.
+            text: Words; nothing in them is an operator.
+            limit: Hits at most; ten unless given.
+            cursor: ``next_cursor`` of the page before.
+        """
+        query = {"q": text, "limit": limit, "cursor": cursor}
+        return await self.get(SearchPage, path(namespace, "branches", branch, "search"), query=query)
 
     async def base_revision(self, namespace: str, branch: str, key: str) -> str:
         """What a change of this key names as its base: the revision that the parent manifest shows, or "0"."""

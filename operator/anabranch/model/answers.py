@@ -114,6 +114,46 @@ class DiffPage(Page[DiffEntry]):
     after: ManifestRef
 
 
+class Snippet(Wire):
+    """A piece of what a record says, as plain text: whoever shows it escapes it as any text of others."""
+
+    text: str
+    matches: tuple[tuple[int, int], ...] = Field(
+        description="where words of the search stand in `text`: begin and end in code points, in their order"
+    )
+
+
+class SearchHit(Wire):
+    """A record that a search found, with where it comes from; its content is read by its key."""
+
+    score: float = Field(description="BM25: compares the hits of one search, and nothing else")
+    layer: Literal["base", "private"] = Field(
+        description="base: published, reviewed or accepted by policy; private: what the branch's agent noted for itself"
+    )
+    key: Key
+    revision: Revision = Field(description="of that layer")
+    scope: Scope
+    visibility: Visibility
+    content_hash: Hash
+    snippet: Snippet
+    source_locators: tuple[str, ...] = Field(description="where the content comes from; a private record has none yet")
+    origin_runs: tuple[str, ...] = Field(description="runs that found it")
+    validated_at: datetime | None = Field(description="when it was accepted; null: imported, or private")
+
+
+class SearchPage(Page[SearchHit]):
+    """What a search found, the best first."""
+
+    manifest: ManifestRef = Field(description="what was searched; all pages are of it")
+    indexed_through: int = Field(
+        description="all versions up to this generation are in the index, which the operator makes after the fact"
+    )
+    complete: bool = Field(
+        description="whether everything was looked at. Not while a large import, or a database from an older release, "
+        "is being indexed, or where an overlay is too large"
+    )
+
+
 class ArchiveState(Wire):
     """An uploaded archive, whole and verified."""
 

@@ -38,3 +38,14 @@ TEXT_PATTERN: Final = r"^[^\x00]*$"
 TASK_BYTES: Final = 1_024
 IN_LOOP_BYTES: Final = 32 << 10
 """Up to here parsing takes about a millisecond; larger bodies are parsed beside the event loop."""
+
+SEARCH_TEXT: Final = 1_024
+"""Characters of what is searched for."""
+
+SEARCH_WORDS: Final = 32
+"""Different words in it."""
+
+SEARCH_PAGE_DEFAULT: Final = 10
+SEARCH_PAGE_MAX: Final = 100
+SEARCH_DEPTH: Final = 1_000
+"""Results of a search, all pages together: who has not found it there asks in other words."""
