@@ -30,6 +30,7 @@ ROWS = (
     "git",
     "restoring",
     "growth",
+    "searching",
     "starting",
     "finding",
     "acknowledgement",
