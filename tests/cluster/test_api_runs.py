@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 
 import pytest
@@ -125,3 +126,67 @@ async def test_peers_need_the_grant_of_followers(place, agent, branch):
     with pytest.raises(ForbiddenError) as caught:
         [peer async for peer in reader.peers(place.namespace, BASELINE)]
     assert caught.value.extra["grant"] == "baselines/events:watch"
+
+
+async def test_a_rebase_by_the_spec_moves_the_parent_keeps_the_overlay_and_is_told_in_the_status(place, agent, branch):
+    writer = await place.branch(agent)
+    change = fresh()
+    await agent.put_private(place.namespace, branch.branch_id, change.key, "mine")
+    await place.submit(agent, writer, change)
+    target = (await place.publication(agent, writer)).generation
+    page, conflicts = await agent.rebase_conflicts(place.namespace, branch.branch_id, to="current")
+    assert (page.parent, page.target.generation, [c.key for c in conflicts]) == (branch.parent, target, [change.key])
+
+    rebase(place, branch, target)
+    shown = await shows(place, branch, phase="Active", observedGeneration=2)
+    assert shown["parent"]["generation"] == target
+    (earlier,) = shown["lineage"]
+    assert (earlier["generation"], earlier["conflicts"]) == (branch.parent.generation, 1)
+    moved = await agent.branch(place.namespace, branch.branch_id)
+    assert (moved.parent.generation, moved.branch_id, moved.run_id) == (target, branch.branch_id, branch.run_id)
+
+    page, (conflict,) = await agent.rebase_conflicts(place.namespace, branch.branch_id)
+    assert (conflict.base_revision, page.lineage[0].manifest) == ("0", branch.parent)
+    seen = await agent.view(place.namespace, branch.branch_id, change.key, layer="base")
+    own = await agent.put_private(
+        place.namespace, branch.branch_id, change.key, "both", base_revision=seen.base_revision
+    )
+    assert own.base_revision == seen.revision
+    assert (await agent.rebase_conflicts(place.namespace, branch.branch_id))[1] == []
+
+
+async def test_a_rebase_to_where_there_is_nothing_is_stalled_and_the_run_goes_on(place, agent, branch):
+    rebase(place, branch, 10_000)
+    shown = await shows(place, branch, observedGeneration=2)
+    conditions = {condition["type"]: condition for condition in shown["conditions"]}
+    assert conditions["Stalled"]["reason"] == conditions["Ready"]["reason"] == "RebaseTargetUnknown"
+    assert (shown["phase"], shown["parent"]["generation"]) == ("Active", branch.parent.generation)
+    await agent.put_private(place.namespace, branch.branch_id, "goes/on", 1)
+    with pytest.raises(NotFoundError):
+        await agent.rebase_conflicts(place.namespace, branch.branch_id, to=10_000)
+
+    rebase(place, branch, branch.parent.generation)
+    shown = await shows(place, branch, observedGeneration=3)
+    assert [condition["type"] for condition in shown["conditions"]] == ["Ready"]
+
+
+async def test_what_a_run_follows_is_a_layer_of_its_own(place, agent, branch):
+    writer = await place.branch(agent)
+    change = fresh()
+    await place.submit(agent, writer, change)
+    await place.publication(agent, writer)
+    page = await agent.events(place.namespace, BASELINE, after=branch.shared_feed_cursor)
+    for layer in ("base", "shared", "merged"):
+        with pytest.raises(NotFoundError):
+            await agent.view(place.namespace, branch.branch_id, change.key, layer=layer)
+    await agent.save_cursor(place.namespace, branch.branch_id, page.cursor)
+    for layer in ("shared", "merged"):
+        seen = await agent.view(place.namespace, branch.branch_id, change.key, layer=layer)
+        assert (seen.layer, seen.content) == ("shared", change.content)
+    with pytest.raises(NotFoundError):
+        await agent.view(place.namespace, branch.branch_id, change.key, layer="base")
+
+
+def rebase(place, branch, generation):
+    patch = {"spec": {"rebase": {"toGeneration": generation}}}
+    place.kubectl("patch", "branch", branch.name, "--type=merge", f"--patch={json.dumps(patch)}")

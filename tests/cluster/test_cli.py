@@ -181,6 +181,24 @@ def test_an_agents_whole_run_goes_by_commands(place, cli, tmp_path):
     assert "+ new/finding  revision " in diff
     assert "    + Found." in diff
 
+    assert yaml.safe_load(cli("branch", "presence", "by-hand", *agent))["state"] == "active"
+    assert "active" in next(line for line in cli("branch", "peers", "by-hand", *agent).splitlines() if AGENT in line)
+    capsule = '{"goal": "find it", "next_action": "look at the linker"}'
+    cli("branch", "checkpoint", "by-hand", "one", capsule, *agent)
+    assert yaml.safe_load(cli("branch", "restore", "by-hand", *agent))["capsule"]["goal"] == "find it"
+    assert "no checkpoint of the session other" in cli(
+        "branch", "restore", "by-hand", "--session", "other", *agent, fails=True
+    )
+
+    cli("branch", "put", "by-hand", "new/finding", '"Something else."', *agent)
+    rebase = ("branch", "rebase", "by-hand", "--to", generation)
+    assert "new/finding" in cli(*rebase, *agent)
+    assert json.loads(cli(*rebase, "-o", "json", *agent))["parent"]["generation"] < generation, "nothing was ordered"
+    cli(*rebase, "--apply", *agent)
+    unsettled = json.loads(cli("branch", "rebase", "by-hand", "-o", "json", *agent))
+    assert unsettled["parent"]["generation"] == generation
+    assert [conflict["key"] for conflict in unsettled["items"]] == ["new/finding"]
+
     assert yaml.safe_load(cli("branch", "complete", "by-hand", *agent))["closed_at"]
     assert yaml.safe_load(cli("branch", "complete", "by-hand", *agent))["closed_at"]
     until(lambda: "Completed" in next(line for line in cli("branch", "list").splitlines() if "by-hand" in line))

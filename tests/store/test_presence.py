@@ -182,6 +182,20 @@ async def test_a_grant_that_comes_back_after_the_lease_ran_out_leaves_the_run_st
     assert await phase(world, branch) == "Stale"
 
 
+async def test_a_run_that_was_stale_when_its_grant_went_is_stale_again_when_it_is_back(world):
+    branch = await world.apply_branch("run")
+    await renew(world, branch)
+    await presence.settle(world.db)
+    await run_out(world)
+    await presence.settle(world.db)
+    world.permissions.deny(grants.FORK)
+    await world.apply_branch("run")
+    world.permissions.give_back()
+    await world.apply_branch("run")
+    await presence.settle(world.db)
+    assert await phase(world, branch) == "Stale"
+
+
 async def test_peers_are_told_what_each_runs_policy_permits(world):
     quiet = await world.apply_branch("quiet", task="something private")
     open_ = await world.apply_branch("open", task="the build", sharingPolicy={"peerVisibility": "task"})

@@ -13,6 +13,7 @@ import click
 from anabranch.cli.calls import as_json, call
 from anabranch.cli.completion import names
 from anabranch.cli.connection import Connection, cluster_options, connection_options
+from anabranch.cli.lazy import LazyGroup
 from anabranch.cli.output import hint, output_option, show
 
 if TYPE_CHECKING:
@@ -33,13 +34,21 @@ COLUMNS: Final = {
 SHOWN: Final = 5
 """Batches of which `show` tells what became of them: the latest."""
 
+COMMANDS: Final = {
+    "presence": ("anabranch.cli.runs:presence", "Say that the agent is there."),
+    "peers": ("anabranch.cli.runs:peers", "List the runs of the branch's Baseline."),
+    "checkpoint": ("anabranch.cli.runs:checkpoint", "Keep what the agent would go on from."),
+    "restore": ("anabranch.cli.runs:restore", "Show what to go on from."),
+    "rebase": ("anabranch.cli.rebasing:rebase", "List what another parent contradicts, and order the rebase."),
+}
+
 branch_argument = click.argument("branch", shell_complete=names("branches"))
 key_argument = click.argument("key")
 content_argument = click.argument("content", required=False)
 scope_option = click.option("--scope", default="shared", show_default=True)
 
 
-@click.group()
+@click.group(cls=LazyGroup, lazy=COMMANDS)
 def command() -> None:
     """Fork, read, write and submit as an agent."""
 
@@ -209,8 +218,12 @@ def complete(branch: str, output: str, connection: Connection) -> None:
     show(call(connection, ask), output)
 
 
-def read_content(argument: str | None) -> Any:
+def read_content(argument: str | None, *, what: str = "CONTENT") -> Any:
     """The JSON value of an argument; of standard input where there is none.
+
+    Args:
+        argument: Its text.
+        what: What the command calls it.
 
     Raises:
         InvalidInputError: If it is no JSON.
@@ -223,7 +236,7 @@ def read_content(argument: str | None) -> Any:
     try:
         return parse_json(sys.stdin.buffer.read() if argument is None else argument)
     except InvalidInputError as error:
-        detail = error.detail.replace("The body is", "CONTENT is")
+        detail = error.detail.replace("The body is", f"{what} is")
         raise InvalidInputError(
             detail, hint="A text is JSON in quotation marks: '\"Drain the cache first.\"'."
         ) from None
