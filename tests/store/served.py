@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -29,8 +30,16 @@ from anabranch.model.errors import UnauthenticatedError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from fastapi import FastAPI
+
     from anabranch.identity import Grant
     from anabranch.store.database import Database
+
+
+@functools.cache
+def _app() -> FastAPI:
+    """The application, made once: that takes longer than most tests."""
+    return create_app()
 
 
 class Identity:
@@ -115,7 +124,8 @@ class Served:
 
     async def start(self) -> None:
         """Serve, at the same port as before."""
-        app = create_app(self.parts)
+        app = _app()
+        app.state.parts = self.parts
         self._server = uvicorn.Server(
             uvicorn.Config(app, host="127.0.0.1", port=self.port, log_config=None, lifespan="off")
         )

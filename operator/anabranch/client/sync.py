@@ -126,6 +126,9 @@ class SyncClient(_Waiting):
     record = _call(AnabranchClient.record)
     diff = _each(AnabranchClient.diff)
     upload_archive = _call(AnabranchClient.upload_archive)
+    search = _call(AnabranchClient.search)
+    export = _call(AnabranchClient.export)
+    signature = _call(AnabranchClient.signature)
     events = _call(AnabranchClient.events)
     follow = _each(AnabranchClient.follow)
 
@@ -137,6 +140,7 @@ class SyncClient(_Waiting):
     put_private = _call(AnabranchClient.put_private)
     delete_private = _call(AnabranchClient.delete_private)
     view = _call(AnabranchClient.view)
+    search_branch = _call(AnabranchClient.search_branch)
     base_revision = _call(AnabranchClient.base_revision)
     put_evidence = _call(AnabranchClient.put_evidence)
     get_evidence = _call(AnabranchClient.get_evidence)
