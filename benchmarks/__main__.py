@@ -33,6 +33,7 @@ ROWS = (
     "searching",
     "starting",
     "finding",
+    "following",
     "acknowledgement",
     "bulk",
     "jobs",
