@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from tests.store.building import import_records, new_line
 
+from anabranch.kv import checkpoints as kv_checkpoints
+from anabranch.kv import records as kv_records
 from anabranch.model.errors import AnabranchError
 from anabranch.model.ids import new_branch_id, new_candidate_id, new_job_id, new_receipt_id, new_run_id
+from anabranch.model.kv import KvCapsule, KvCheckpointRequest
 from anabranch.store import batches, branches, candidates, leases, openings
 
 if TYPE_CHECKING:
@@ -181,3 +184,13 @@ async def blocked(db: Database, task: asyncio.Task[Any]) -> None:
         ):
             assert not task.done(), "it did not wait"
             await asyncio.sleep(0.01)
+
+
+async def fill_namespace(db: Database, branch: BranchRow) -> None:
+    """A record and a checkpoint in a key-value namespace of a branch."""
+    place = {"namespace": "space"}
+    await kv_records.put(db, branch, key="k", raw=b"1", ttl_seconds=60, expected=None, readable=(), **place)
+    request = KvCheckpointRequest(
+        id="cp", agent_id="a", session_id="s", capsule=KvCapsule(goal="g", summary="s", next_action="n")
+    )
+    await kv_checkpoints.save(db, branch, request=request, **place)

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 from tests.store import building, test_consolidation_crashes
-from tests.store.branching import blocked
+from tests.store.branching import blocked, fill_namespace
 from tests.store.building import version
 from tests.store.world import AGENTS, AUTOMATIC, TEAM, World, decisions
 
@@ -89,6 +89,7 @@ async def a_life(world, *, name="facts", run="run"):
         batches={"from": held.from_sequence, "through": held.through_sequence},
         reviews=reviews,
     )
+    await fill_namespace(world.db, branch)
     async with world.db.connection() as conn:
         await private.put(
             conn, key="own", scope="shared", visibility="private", content_hash=sha256(b"1"), body=b"1",

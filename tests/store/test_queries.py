@@ -64,6 +64,7 @@ WITHOUT_LINE = {
             "drift.rewind_branch",
             "drift.rewind_job",
         ),
+        "words of a text: no table is read": ("kv_memories.terms",),
         "settings of one transaction, or temporary tables of its own": (
             "importing.be_patient",
             "trie.relax",

@@ -6,7 +6,16 @@ from datetime import timedelta
 
 import pytest
 from tests.store import building, retaining
-from tests.store.branching import expire_leases, fork, line_with_records, open_automatic, receive, receive_all, register
+from tests.store.branching import (
+    expire_leases,
+    fill_namespace,
+    fork,
+    line_with_records,
+    open_automatic,
+    receive,
+    receive_all,
+    register,
+)
 from tests.store.retaining import LONG, NOW, retain
 from tests.store.world import AGENTS, AUTOMATIC, TEAM, World, decisions
 
@@ -54,6 +63,7 @@ async def a_run(world, name="run", *, line_name="facts"):
     await building.publish_versions(world.db, line, building.version("b", "meanwhile"))
     await world.submit(branch, 2, {"key": "b", "content": "against it", "base": 1}, {"key": "d", "content": "found"})
     await world.work()
+    await fill_namespace(world.db, branch)
     async with world.db.connection() as conn:
         await private.put(
             conn, line=line, branch_id=branch.branch_id, key="own", scope="shared", visibility="private",
@@ -106,6 +116,7 @@ async def left(world, line):
     tables = (
         "branches", "batches", "evidence", "private_records", "completions", "jobs", "candidates", "reviews",
         "transitions", "publications", "presence", "followers", "checkpoints", "rebases",
+        "kv_namespaces", "kv_records", "kv_checkpoints",
     )  # fmt: skip
     async with world.db.connection() as conn:
         found = {table: await conn.fetchval(f"SELECT count(*) FROM {table} WHERE line = $1", line) for table in tables}

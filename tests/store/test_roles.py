@@ -13,6 +13,7 @@ PUBLISHED = (
 )  # fmt: skip
 RECEIVED = (
     "batches", "evidence", "private_records", "completions", "archives", "archive_chunks", "presence", "followers",
+    "kv_namespaces", "kv_records", "kv_checkpoints",
 )  # fmt: skip
 ADDED = ("reviews", "checkpoints")
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.branches import layers
 from anabranch.model.canonical import canonical_bytes, check_json, sha256
-from anabranch.model.errors import ConflictError, TooLargeError
+from anabranch.model.errors import ConflictError, InvalidInputError, TooLargeError
 from anabranch.model.limits import CONTENT_BYTES
-from anabranch.store import branches, private
+from anabranch.store import branches, kv, private
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,12 +51,13 @@ async def put(  # noqa: PLR0913  (the members of a record)
         based_on: The revision beneath the overlay that this settles; None: what the first write was based on stays.
 
     Raises:
-        InvalidInputError: If the content has no canonical form.
+        InvalidInputError: If the content has no canonical form, or the key belongs to a key-value namespace.
         TooLargeError: If it is larger than 1 MiB.
         ConflictError: If the run is over, or another revision is beneath than the one that is to be settled.
         PreconditionFailedError: If the record is not at the expected revision.
     """
     branches.check_live(branch.phase)
+    _check_own(key)
     check_json(content, path="content")
     body = canonical_bytes(content)
     if len(body) > CONTENT_BYTES:
@@ -93,10 +94,21 @@ async def delete(db: Database, *, branch: BranchRow, key: str, expected: int | N
     """Delete a private record; the revision of the deletion.
 
     Raises:
+        InvalidInputError: If the key belongs to a key-value namespace.
         ConflictError: If the run is over.
         NotFoundError: If there is none.
         PreconditionFailedError: If it is not at the expected revision.
     """
     branches.check_live(branch.phase)
+    _check_own(key)
     async with db.connection() as conn:
         return await private.delete(conn, line=branch.line, branch_id=branch.branch_id, key=key, expected=expected)
+
+
+def _check_own(key: str) -> None:
+    """Check that a key is not kept for the namespaces of the key-value contract, which know more of it."""
+    if key.startswith(kv.PREFIX):
+        raise InvalidInputError(
+            f"Keys that begin with {kv.PREFIX} are written through the branch's key-value namespaces.",
+            hint="Use …/kv/v1/namespaces/{namespace}/records/{key}, or another key.",
+        )

@@ -104,6 +104,13 @@ class NotReadyError(AnabranchError):
     code = "NotReady"
 
 
+class QuotaExceededError(AnabranchError):
+    """It would exceed what the branch may keep of its kind; deleting makes room."""
+
+    status = 507
+    code = "QuotaExceeded"
+
+
 class UnavailableError(AnabranchError):
     """A part that the answer needs cannot be reached now; the same call may succeed later."""
 

@@ -32,6 +32,20 @@ PAGE_DEFAULT: Final = 100
 PAGE_MAX: Final = 1_000
 REVIEW_BYTES: Final = 64 << 10
 SOURCES_PER_CHANGE: Final = 32
+KV_NAMESPACES: Final = 32
+"""Key-value namespaces of a branch;"""
+
+KV_ENTRIES: Final = 100_000
+"""records of one of them,"""
+
+KV_BYTES: Final = 256 << 20
+"""and bytes of its keys and values."""
+
+KV_MEMORY_BYTES: Final = 16 << 10
+KV_MEMORY_KEY_BYTES: Final = 256
+KV_MEMORY_TAGS: Final = 8
+KV_METADATA_BYTES: Final = 8 << 10
+KV_CAPSULE_REFERENCES: Final = 64
 TEXT_PATTERN: Final = r"^[^\x00]*$"
 """Free text: anything but NUL, which Postgres cannot keep."""
 

@@ -91,6 +91,9 @@ async def empty_run(conn: Connection, *, line: str, run: Leaving) -> bool:
         (_sql.drop_batches, _BODIES),
         (_sql.drop_private, _ROWS),
         (_sql.drop_checkpoints, _ROWS),
+        (_sql.drop_kv_records, _BODIES),
+        (_sql.drop_kv_checkpoints, _ROWS),
+        (_sql.drop_kv_namespaces, _ROWS),
     ):
         more |= queries.touched(await drop(conn, limit=limit, **where)) == limit
     await _sql.drop_signs(conn, **where)

@@ -1,8 +1,9 @@
 -- name: get(line, branch_id, key)^
--- A private record that was not deleted.
+-- A private record that was not deleted and has not expired.
 SELECT line, branch_id, key, revision, scope, visibility, content_hash, body, base_revision, updated_at
 FROM private_records
-WHERE line = :line AND branch_id = :branch_id AND key = :key AND body IS NOT NULL;
+WHERE line = :line AND branch_id = :branch_id AND key = :key AND body IS NOT NULL
+  AND (expires_at IS NULL OR expires_at > now());
 
 -- name: put(line, branch_id, key, scope, visibility, content_hash, body, base_revision, settle, expected)^
 -- Write a private record if it is at the expected revision (null: any, 0: absent); no row: it is not.
@@ -31,5 +32,6 @@ RETURNING revision;
 SELECT line, branch_id, key, revision, scope, visibility, content_hash, body, base_revision, updated_at
 FROM private_records
 WHERE line = :line AND branch_id = :branch_id AND key > :after AND body IS NOT NULL
+  AND (expires_at IS NULL OR expires_at > now())
 ORDER BY key
 LIMIT :limit;

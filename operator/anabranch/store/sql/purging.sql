@@ -126,25 +126,25 @@ WHERE ctid = ANY(ARRAY(SELECT ctid FROM batches WHERE line = :line LIMIT :limit)
 DELETE FROM evidence
 WHERE ctid = ANY(ARRAY(SELECT ctid FROM evidence WHERE line = :line LIMIT :limit));
 
+-- name: delete_kv_records(line, limit)!
+-- Delete up to so many rows of a line: records of key-value namespaces.
+DELETE FROM kv_records
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM kv_records WHERE line = :line LIMIT :limit));
+
+-- name: delete_kv_checkpoints(line, limit)!
+-- Delete up to so many rows of a line: their checkpoints.
+DELETE FROM kv_checkpoints
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM kv_checkpoints WHERE line = :line LIMIT :limit));
+
+-- name: delete_kv_namespaces(line, limit)!
+-- Delete up to so many rows of a line: key-value namespaces.
+DELETE FROM kv_namespaces
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM kv_namespaces WHERE line = :line LIMIT :limit));
+
 -- name: delete_private_records(line, limit)!
 -- Delete up to so many rows of a line: private records.
 DELETE FROM private_records
 WHERE ctid = ANY(ARRAY(SELECT ctid FROM private_records WHERE line = :line LIMIT :limit));
-
--- name: delete_branches(line, limit)!
--- Delete up to so many rows of a line: branches.
-DELETE FROM branches
-WHERE ctid = ANY(ARRAY(SELECT ctid FROM branches WHERE line = :line LIMIT :limit));
-
--- name: delete_restores(line, limit)!
--- Delete up to so many rows of a line: restores.
-DELETE FROM restores
-WHERE ctid = ANY(ARRAY(SELECT ctid FROM restores WHERE line = :line LIMIT :limit));
-
--- name: delete_archive_chunks(line, limit)!
--- Delete up to so many rows of a line: the pieces of archives.
-DELETE FROM archive_chunks
-WHERE ctid = ANY(ARRAY(SELECT ctid FROM archive_chunks WHERE line = :line LIMIT :limit));
 
 -- name: delete_presence(line, limit)!
 -- Delete up to so many rows of a line: leases of agents.
@@ -165,6 +165,21 @@ WHERE ctid = ANY(ARRAY(SELECT ctid FROM checkpoints WHERE line = :line LIMIT :li
 -- Delete up to so many rows of a line: earlier parents of its runs.
 DELETE FROM rebases
 WHERE ctid = ANY(ARRAY(SELECT ctid FROM rebases WHERE line = :line LIMIT :limit));
+
+-- name: delete_branches(line, limit)!
+-- Delete up to so many rows of a line: branches.
+DELETE FROM branches
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM branches WHERE line = :line LIMIT :limit));
+
+-- name: delete_restores(line, limit)!
+-- Delete up to so many rows of a line: restores.
+DELETE FROM restores
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM restores WHERE line = :line LIMIT :limit));
+
+-- name: delete_archive_chunks(line, limit)!
+-- Delete up to so many rows of a line: the pieces of archives.
+DELETE FROM archive_chunks
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM archive_chunks WHERE line = :line LIMIT :limit));
 
 -- name: delete_archives(line, limit)!
 -- Delete up to so many rows of a line: archives.

@@ -95,6 +95,27 @@ WHERE ctid = ANY(ARRAY(
     SELECT b.ctid FROM batches AS b WHERE b.line = :line AND b.branch_id = :branch_id LIMIT :limit
 ));
 
+-- name: drop_kv_records(line, branch_id, limit)!
+-- Remove the records of a run's key-value namespaces.
+DELETE FROM kv_records
+WHERE ctid = ANY(ARRAY(
+    SELECT k.ctid FROM kv_records AS k WHERE k.line = :line AND k.branch_id = :branch_id LIMIT :limit
+));
+
+-- name: drop_kv_checkpoints(line, branch_id, limit)!
+-- Remove their checkpoints.
+DELETE FROM kv_checkpoints
+WHERE ctid = ANY(ARRAY(
+    SELECT k.ctid FROM kv_checkpoints AS k WHERE k.line = :line AND k.branch_id = :branch_id LIMIT :limit
+));
+
+-- name: drop_kv_namespaces(line, branch_id, limit)!
+-- Remove the key-value namespaces of a run.
+DELETE FROM kv_namespaces
+WHERE ctid = ANY(ARRAY(
+    SELECT k.ctid FROM kv_namespaces AS k WHERE k.line = :line AND k.branch_id = :branch_id LIMIT :limit
+));
+
 -- name: drop_private(line, branch_id, limit)!
 -- Remove the private overlay of a run.
 DELETE FROM private_records
