@@ -34,6 +34,11 @@ def unguarded(document: dict) -> list[str]:
     ]
 
 
+def is_kv(path: str) -> bool:
+    """Whether a path is of the key-value contract, whose errors are its own."""
+    return "/branches/{branch}/kv/" in path
+
+
 def test_no_route_is_without_a_grant():
     assert unguarded(DOCUMENT) == []
 
@@ -57,9 +62,10 @@ def test_each_operation_names_rows_of_the_table_and_the_problems_of_those_who_la
     for row in operation[GRANT]:
         assert ROWS[row["resource"], row["verb"]].what == row["what"]
     assert operation["security"] == [{"HTTPBearer": []}]
-    for status in ("401", "403", "404", "422", "503", "default"):
+    media_type, schema = ("application/json", "KvError") if is_kv(path) else ("application/problem+json", "Problem")
+    for status in ("401", "403", "404", "400" if is_kv(path) else "422", "503", "default"):
         content = operation["responses"][status]["content"]
-        assert content == {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+        assert content == {media_type: {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
         assert operation["responses"][status]["description"]
     assert operation["summary"]
     assert operation["description"]

@@ -18,12 +18,13 @@ from anabranch.api.routes import (
     findings,
     health,
     jobs,
+    kv,
     peers,
     runs,
     search,
 )
 
-ROUTERS = (health, baselines, archives, exports, events, branches, findings, evidence, jobs, runs, peers, search)
+ROUTERS = (health, baselines, archives, exports, events, branches, findings, evidence, jobs, runs, peers, search, kv)
 
 
 def create_app(parts: Parts | None = None) -> FastAPI:

@@ -9,6 +9,7 @@ from pydantic.json_schema import models_json_schema
 
 from anabranch.model.answers import Problem
 from anabranch.model.cloudevents import CloudEvent
+from anabranch.model.kv import KvCheckpointRequest, KvError, MemorySearch, RememberRequest
 from anabranch.model.objects import FindingBatch, RunCompletion
 from anabranch.model.requests import BranchRequest, BulkBatches, PrivateWrite, ReviewRequest
 from anabranch.model.runs import CheckpointWrite, CursorWrite, PresenceWrite
@@ -21,8 +22,12 @@ REQUESTS: Final[tuple[type[BaseModel], ...]] = (
     CloudEvent,
     CursorWrite,
     FindingBatch,
+    KvCheckpointRequest,
+    KvError,
+    MemorySearch,
     PresenceWrite,
     PrivateWrite,
+    RememberRequest,
     ReviewRequest,
     RunCompletion,
 )
@@ -49,7 +54,10 @@ def document(app: FastAPI) -> dict[str, Any]:
     # FastAPI's own errors never leave the API: each operation documents problems instead.
     for item in made["paths"].values():
         for operation in item.values():
-            operation["responses"]["422"]["content"].pop("application/json", None)
+            responses = operation["responses"]
+            responses["422"]["content"].pop("application/json", None)
+            if not responses["422"]["content"]:  # the key-value contract answers 400 in its stead
+                del responses["422"]
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     made["components"]["schemas"] = dict(sorted(schemas.items()))

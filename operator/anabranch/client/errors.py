@@ -54,13 +54,23 @@ def error_from(problem: Mapping[str, Any], *, status: int) -> AnabranchError:
 
 
 def _problem(response: httpx.Response) -> dict[str, Any] | None:
-    if response.headers.get("content-type", "").partition(";")[0] != "application/problem+json":
+    media_type = response.headers.get("content-type", "").partition(";")[0]
+    if media_type not in {"application/problem+json", "application/json"}:
         return None
     try:
         value = response.json()
     except ValueError:
         return None
-    return value if isinstance(value, dict) and "code" in value else None
+    if not isinstance(value, dict):
+        return None
+    if media_type == "application/json":  # the key-value contract has errors of its own
+        said = value.get("error")
+        return {"code": said["code"], "detail": said.get("message", "")} if _is_named(said) else None
+    return value if _is_named(value) else None
+
+
+def _is_named(value: Any) -> bool:
+    return isinstance(value, dict) and "code" in value
 
 
 @functools.lru_cache(maxsize=256)
