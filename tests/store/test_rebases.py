@@ -228,6 +228,14 @@ async def test_a_deleted_record_contradicts_and_a_deleted_note_does_not(world, r
     assert (await note(world, after, "a", "anew")).base_revision == 2, "a note made anew is based on what is there"
 
 
+async def test_a_note_that_has_expired_contradicts_nothing(world, run):
+    async with world.db.connection() as conn:
+        await conn.execute("UPDATE private_records SET expires_at = now() WHERE key = 'a'")
+    assert await conflicts(world, run, to="2") == {}
+    await rebased(world, 2, to=2)
+    assert (await status(world, run)).lineage[0].conflicts == 0
+
+
 async def test_after_a_rebase_a_run_follows_behind_what_its_parent_includes(world, run):
     assert (await following.place(world.db, SEALER, branch=run)).sequence == 0
     after = await rebased(world, 2, to=2)

@@ -35,6 +35,7 @@ WITH same AS MATERIALIZED (
         LIMIT 1
     ) AS v
     WHERE p.line = :line AND p.branch_id = :branch_id AND p.body IS NOT NULL
+      AND (p.expires_at IS NULL OR p.expires_at > now())
       AND v.to_generation > :generation AND v.scope = ANY(:scopes::text[]) AND NOT v.tombstone
       AND v.content_hash = p.content_hash AND v.revision <> p.base_revision
 )
@@ -54,7 +55,8 @@ LEFT JOIN LATERAL (
     ORDER BY r.from_generation DESC
     LIMIT 1
 ) AS v ON v.to_generation > :generation AND v.scope = ANY(:scopes::text[])
-WHERE p.line = :line AND p.branch_id = :branch_id AND p.body IS NOT NULL AND p.key > :after
+WHERE p.line = :line AND p.branch_id = :branch_id AND p.body IS NOT NULL
+  AND (p.expires_at IS NULL OR p.expires_at > now()) AND p.key > :after
   AND p.base_revision <> coalesce(v.revision, 0)
   AND (v.tombstone OR v.content_hash IS DISTINCT FROM p.content_hash)
 ORDER BY p.key
@@ -71,6 +73,7 @@ LEFT JOIN LATERAL (
     LIMIT 1
 ) AS v ON v.to_generation > :generation AND v.scope = ANY(:scopes::text[])
 WHERE p.line = :line AND p.branch_id = :branch_id AND p.body IS NOT NULL
+  AND (p.expires_at IS NULL OR p.expires_at > now())
   AND p.base_revision <> coalesce(v.revision, 0)
   AND (v.tombstone OR v.content_hash IS DISTINCT FROM p.content_hash);
 
