@@ -1,0 +1,84 @@
+"""What the guides show works as it stands there."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.store.world import AGENTS, TEAM
+
+from anabranch.client.worker import worker as workers
+from anabranch.model.objects import Publication, Receipt
+
+GUIDES = Path(__file__).parents[2] / "docs/guides"
+CODE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page, language):
+    return [code for kind, code in CODE.findall((GUIDES / page).read_text()) if kind == language]
+
+
+@pytest.fixture
+async def handbook(place, monkeypatch):
+    """The Baseline that the guides speak of, in a folder with a build's log."""
+    await place.served.world.import_documents({"setup": "Install 3.11."}, name="handbook", review={"mode": "Automatic"})
+    (place.folder / "build.log").write_text("Linking.\nKilled: exit 137, out of memory.\n")
+    monkeypatch.chdir(place.folder)
+    monkeypatch.setenv("ANABRANCH_URL", place.served.url)
+    monkeypatch.setenv("ANABRANCH_TOKEN", "ada")
+    monkeypatch.delenv("ANABRANCH_TOKEN_FILE", raising=False)
+    return place
+
+
+@pytest.mark.skipif(not (shutil.which("jq") and shutil.which("curl")), reason="the guide's commands need curl and jq")
+async def test_an_agent_by_plain_http_goes_through_its_whole_run(handbook):
+    first, *others = blocks("http.md", "sh")
+    api = f"API={handbook.served.url}/v1/namespaces/{AGENTS}\nTOKEN=ada\n"
+    begun = re.sub(r"^(API|TOKEN)=.*\n", "", first, flags=re.MULTILINE)
+    script = "set -euo pipefail\n" + api + begun + "\n".join(others).replace("wait=20", "wait=0")
+    process = await asyncio.create_subprocess_exec(
+        "bash", "-c", script, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    said, _ = await process.communicate()
+    assert process.returncode == 0, said.decode()
+    client = await handbook.served.client()
+    branch = await client.branch(AGENTS, "why-exit-137")
+    assert branch.phase == "Completed"
+    assert (await client.latest_checkpoint(AGENTS, branch.branch_id)).checkpoint_id == "step-1"
+    await handbook.served.world.work()
+    assert isinstance(await client.batch(AGENTS, branch.branch_id, 1), Publication)
+    found = await client.record(TEAM, "handbook", "runbooks/exit-137")
+    assert found.content == {"cause": "The pool ends jobs at 8 GiB."}
+
+
+async def test_an_agent_in_python_goes_through_its_whole_run(handbook):
+    shown = blocks("python.md", "python")[0].replace(
+        'record = await worker.read("runbooks/exit-137")', 'record = await worker.read("setup")'
+    )
+    code = compile(shown, "python.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    await handbook.served.world.apply_branch("why-exit-137", account="ada", baseline="handbook")
+    names = {}
+    await eval(code, names)
+    assert names["record"].content == "Install 3.11."
+    client = await handbook.served.client()
+    branch = await client.branch(AGENTS, "why-exit-137")
+    assert branch.phase == "Completed"
+    assert isinstance(await client.batch(AGENTS, branch.branch_id, 1), Receipt)
+    assert (await client.get_private(AGENTS, branch.branch_id, "notes/1")).content == {"tried": "more memory"}
+
+
+@pytest.mark.parametrize("page", ["python.md", "langgraph.md"])
+def test_every_call_that_a_guide_shows_exists(page):
+    known = {name for name, _ in inspect.getmembers(workers.Worker)}
+    shown = {
+        node.attr
+        for code in blocks(page, "python")
+        for node in ast.walk(compile(code, page, "exec", flags=ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "worker"
+    }
+    assert shown - {"call", "asynchronous"} <= known
