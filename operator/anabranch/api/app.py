@@ -7,6 +7,7 @@ from fastapi import FastAPI
 from anabranch import __version__
 from anabranch.api import problems
 from anabranch.api.document import document
+from anabranch.api.mcp import Tools
 from anabranch.api.parts import Parts
 from anabranch.api.routes import (
     archives,
@@ -19,12 +20,16 @@ from anabranch.api.routes import (
     health,
     jobs,
     kv,
+    mcp,
     peers,
     runs,
     search,
 )
 
-ROUTERS = (health, baselines, archives, exports, events, branches, findings, evidence, jobs, runs, peers, search, kv)
+ROUTERS = (
+    *(health, baselines, archives, exports, events, branches, findings, evidence, jobs, runs, peers, search),
+    *(mcp, kv),  # the latter has a route for all that it does not have
+)
 
 
 def create_app(parts: Parts | None = None) -> FastAPI:
@@ -45,6 +50,7 @@ def create_app(parts: Parts | None = None) -> FastAPI:
         separate_input_output_schemas=False,
     )
     app.state.parts = parts
+    app.state.tools = Tools(app)
     problems.install(app)
     for module in ROUTERS:
         app.include_router(module.router)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from anabranch.model import errors
 from anabranch.model.errors import AnabranchError, UnavailableError
@@ -69,7 +69,7 @@ def _problem(response: httpx.Response) -> dict[str, Any] | None:
     return value if _is_named(value) else None
 
 
-def _is_named(value: Any) -> bool:
+def _is_named(value: object) -> TypeGuard[dict[str, Any]]:
     return isinstance(value, dict) and "code" in value
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 VARIABLE: Final = "ANABRANCH_LOG_LEVEL"
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 
-_QUIET: Final = ("kopf", "aiohttp", "asyncio", "httpx", "httpcore", "kubernetes")
+_QUIET: Final = ("kopf", "aiohttp", "asyncio", "httpx", "httpcore", "kubernetes", "mcp")
 
 _ROW: Final = re.compile(r"^(DETAIL|CONTEXT|QUERY|WHERE): .*$\n?", re.MULTILINE)
 """What Postgres adds to an error for whoever may see the row that it is about."""

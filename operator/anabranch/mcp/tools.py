@@ -1,0 +1,80 @@
+"""What a tool is: a name, words that never change, a model for what it takes and one for what it gives.
+
+Descriptions are fixed texts. What others wrote into memory travels in the members of an answer alone, each with its
+provenance, so that no client can take it for something that the server says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from mcp_types import Tool as ListedTool
+from mcp_types import ToolAnnotations
+from pydantic import BaseModel, Field
+
+from anabranch.model.crd.base import Name, Namespace
+from anabranch.model.wire import Wire
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from anabranch.client import AnabranchClient
+
+A = TypeVar("A", bound=Wire)
+
+
+class AtBranch(Wire):
+    """What most tools begin with: which branch they are about."""
+
+    namespace: Namespace = Field(description="of the Branch")
+    branch: Name = Field(description="its id (br_…) or its resource's name")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool(Generic[A]):
+    """A tool.
+
+    Attributes:
+        name: By which it is called.
+        title: For people.
+        description: What it does, and when to use it; fixed.
+        takes: Its arguments.
+        gives: Its answer.
+        run: Does it, as whoever the client's token belongs to.
+        writes: Whether it changes anything.
+        repeatable: Whether doing it twice is doing it once.
+        destroys: Whether what was there may be gone afterwards.
+    """
+
+    name: str
+    title: str
+    description: str
+    takes: type[A]
+    gives: type[BaseModel]
+    run: Callable[[AnabranchClient, A], Awaitable[BaseModel]]
+    writes: bool = False
+    repeatable: bool = True
+    destroys: bool = False
+
+    def listed(self) -> ListedTool:
+        """The tool as a client is told of it."""
+        return ListedTool(
+            name=self.name,
+            title=self.title,
+            description=self.description,
+            input_schema=self.takes.model_json_schema(),
+            output_schema=_object(self.gives.model_json_schema(mode="serialization")),
+            annotations=ToolAnnotations(
+                title=self.title,
+                read_only_hint=not self.writes,
+                destructive_hint=self.destroys,
+                idempotent_hint=self.repeatable,
+                open_world_hint=False,
+            ),
+        )
+
+
+def _object(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema whose root says that it is an object, as the older revisions of the protocol want it."""
+    return {"type": "object", **schema}
