@@ -150,7 +150,7 @@ async def search(db: Database, asked: Search, *, offset: int, limit: int) -> Fou
         having = await searching.having(conn, line=asked.line, scopes=asked.scopes, words=wanted)
         late, complete = await _late(conn, asked, index=index, generation=manifest.generation)
         own, all_own = await _overlay(conn, asked, wanted)
-        late_counts, own_counts = await asyncio.to_thread(lambda: (_counted(late), _counted(own)))
+        late_counts, own_counts = await _counted(late), await _counted(own)
         scale = _scale(wanted, index, having, late=late_counts, own=own_counts)
         chosen, champions = _chosen(wanted, having)
         ranked = await searching.rank(
@@ -167,8 +167,7 @@ async def search(db: Database, asked: Search, *, offset: int, limit: int) -> Fou
             limit=offset + limit + 1,
         )
         best = _merged(ranked, [*_scored(late_counts, scale), *_scored(own_counts, scale)])
-        page = best[offset : offset + limit]
-        hits = [await _hit(conn, asked.line, row, score, scale.weights) for score, row in page]
+        hits = await _hits(conn, asked.line, best[offset : offset + limit], scale.weights)
     return Found(
         manifest=read.ref(manifest),
         hits=hits,
@@ -222,9 +221,11 @@ async def _overlay(conn: Connection, asked: Search, wanted: Sequence[str]) -> tu
 _Counts = list[tuple["FoundRow", Counter[str]]]
 
 
-def _counted(rows: Iterable[FoundRow]) -> _Counts:
+async def _counted(rows: Sequence[FoundRow]) -> _Counts:
     """Records that are not in the index, with the counts of their words."""
-    return [(row, Counter(words_of(row.key, row.body or b"null"))) for row in rows]
+    if not rows:
+        return []
+    return await asyncio.to_thread(lambda: [(row, Counter(words_of(row.key, row.body or b"null"))) for row in rows])
 
 
 def _scale(
@@ -274,9 +275,24 @@ def _merged(ranked: Iterable[FoundRow], others: Iterable[tuple[float, FoundRow]]
     return sorted(found.values(), key=lambda each: (-each[0], each[1].key))
 
 
-async def _hit(conn: Connection, line: str, row: FoundRow, score: float, weights: Mapping[str, float]) -> SearchHit:
-    """A record that was found, as it travels."""
-    body = row.body or await contents.get(conn, line=line, content_hash=row.content_hash) or b"null"
+async def _hits(
+    conn: Connection, line: str, found: Sequence[tuple[float, FoundRow]], weights: Mapping[str, float]
+) -> list[SearchHit]:
+    """Records that were found, as they travel."""
+    made = await asyncio.to_thread(
+        lambda: [None if row.body is None else _hit(row, row.body, score, weights) for score, row in found]
+    )
+    hits: list[SearchHit] = []
+    for (score, row), hit in zip(found, made, strict=True):
+        if hit is not None:
+            hits.append(hit)
+        else:  # a large one, which is in memory for its snippet alone
+            body = await contents.get(conn, line=line, content_hash=row.content_hash) or b"null"
+            hits.append(await asyncio.to_thread(_hit, row, body, score, weights))
+    return hits
+
+
+def _hit(row: FoundRow, body: bytes, score: float, weights: Mapping[str, float]) -> SearchHit:
     origin = Fact() if row.fact_body is None else Fact.parse(row.fact_body)
     return SearchHit.model_construct(
         score=round(score, 4),
@@ -286,7 +302,7 @@ async def _hit(conn: Connection, line: str, row: FoundRow, score: float, weights
         scope=row.scope,
         visibility=row.visibility or "shareable",
         content_hash=hash_text(row.content_hash),
-        snippet=await asyncio.to_thread(lambda: snippet(text_of(json.loads(body)), weights)),
+        snippet=snippet(text_of(json.loads(body)), weights),
         source_locators=origin.source_locators,
         origin_runs=origin.origin_runs,
         validated_at=origin.validated_at,

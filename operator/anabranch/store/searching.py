@@ -173,7 +173,7 @@ async def rank(  # noqa: PLR0913  (a search has that many bounds)
         champions=champions,
         deep=_DEEP,
         slack=slack,
-        most=_CANDIDATES,
+        most=_CANDIDATES if slack else _DEEP,
         large=large,
         limit=limit,
     )

@@ -86,7 +86,7 @@ WITH posting AS MATERIALIZED (
     GROUP BY p.segment, e.entry >> 16
 ), hopeful AS MATERIALIZED (
     SELECT * FROM candidate AS c
-    WHERE c.score >= coalesce(
+    WHERE :slack::float8 = 0 OR c.score >= coalesce(
         (SELECT o.score - :slack::float8 FROM candidate AS o ORDER BY o.score DESC OFFSET :deep LIMIT 1), 0
     )
     ORDER BY c.score DESC
