@@ -147,11 +147,13 @@ async def test_a_rebase_by_the_spec_moves_the_parent_keeps_the_overlay_and_is_to
 
     page, (conflict,) = await agent.rebase_conflicts(place.namespace, branch.branch_id)
     assert (conflict.base_revision, page.lineage[0].manifest) == ("0", branch.parent)
+    assert await agent.base_revision(place.namespace, branch.branch_id, change.key) == "0"
     seen = await agent.view(place.namespace, branch.branch_id, change.key, layer="base")
     own = await agent.put_private(
         place.namespace, branch.branch_id, change.key, "both", base_revision=seen.base_revision
     )
     assert own.base_revision == seen.revision
+    assert await agent.base_revision(place.namespace, branch.branch_id, change.key) == seen.revision
     assert (await agent.rebase_conflicts(place.namespace, branch.branch_id))[1] == []
 
 
@@ -183,6 +185,7 @@ async def test_what_a_run_follows_is_a_layer_of_its_own(place, agent, branch):
     for layer in ("shared", "merged"):
         seen = await agent.view(place.namespace, branch.branch_id, change.key, layer=layer)
         assert (seen.layer, seen.content) == ("shared", change.content)
+    assert await agent.base_revision(place.namespace, branch.branch_id, change.key) == seen.revision
     with pytest.raises(NotFoundError):
         await agent.view(place.namespace, branch.branch_id, change.key, layer="base")
 

@@ -140,7 +140,7 @@ def put(*, branch: str, key: str, content: str | None, scope: str, output: str, 
 @key_argument
 @content_argument
 @scope_option
-@click.option("--base-revision", metavar="N", help="That the finding is based on.  [default: the parent's]")
+@click.option("--base-revision", metavar="N", help="That the finding is based on.  [default: what the branch sees]")
 @click.option("--source", "sources", multiple=True, metavar="LOCATOR", help="Where it is from; repeatable.")
 @click.option(
     "--evidence",

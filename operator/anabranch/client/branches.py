@@ -149,9 +149,12 @@ class BranchCalls(Transport):
         return await self.get(SearchPage, path(namespace, "branches", branch, "search"), query=query)
 
     async def base_revision(self, namespace: str, branch: str, key: str) -> str:
-        """What a change of this key names as its base: the revision that the parent manifest shows, or "0"."""
+        """What a change of this key names as its base: the revision beneath what the agent sees of it, or "0".
+
+        That is what its private record is based on, if it has one: a conflict that a rebase left is found by it.
+        """
         try:
-            return (await self.view(namespace, branch, key, layer="base")).base_revision
+            return (await self.view(namespace, branch, key)).base_revision
         except NotFoundError:
             return "0"
 
