@@ -9,9 +9,11 @@ from tests.store.building import version
 from tests.store.working import CONTENTS, contents, finding
 from tests.store.world import AGENTS, TEAM
 
+from anabranch.client.errors import error_from
 from anabranch.client.worker import Evidence, Finding, SnapshotIncompleteError, Worker, snapshot
 from anabranch.identity import grants
 from anabranch.model.errors import (
+    AnabranchError,
     ConflictError,
     ForbiddenError,
     InvalidInputError,
@@ -270,6 +272,29 @@ async def test_what_something_else_wrote_on_the_branch_is_not_overwritten_unseen
     assert await worker.refused() == []
 
 
+@pytest.mark.parametrize("status", [500, 502, 408])
+async def test_an_api_that_is_ill_refuses_nothing_for_good(worker, monkeypatch, status):
+    await worker.write("k", 1)
+    await worker.submit(finding("found", 1))
+    await worker.checkpoint(Capsule(goal="find"))
+    ill = error_from({"code": "Ill", "detail": "It is ill."}, status=status)
+
+    async def fails(*_arguments, **_options):
+        raise ill
+
+    async def each_fails(_namespace, _branch, batches):
+        return [ill] * len(batches)
+
+    for name, failing in (("put_private", fails), ("put_checkpoint", fails), ("submit_bulk", each_fails)):
+        with monkeypatch.context() as patch:
+            patch.setattr(worker._client, name, failing)
+            with pytest.raises(AnabranchError, match="ill"):
+                await worker.sync()
+    assert await worker.refused() == []
+    assert (await worker.sync()).sent == 1
+    assert (await worker.status()).unsaved == 0
+
+
 async def test_a_refused_batch_is_set_aside_and_can_be_tried_again(place, worker):
     place.served.world.permissions.deny(grants.SCOPE_WRITE, name="team/build")
     await worker.submit(finding("build/1", 1, scope="team/build"))
@@ -403,6 +428,7 @@ async def test_a_file_is_one_runs_and_one_processs(place, worker, tmp_path):
     await place.close(worker)
     with pytest.raises(ConflictError, match="agents/run"):
         await place.open(name="another")
+    assert (tmp_path / "run.db").stat().st_mode & 0o777 == 0o600
     (tmp_path / "page.db").write_text("<html>This is no database, and longer than a page's header is.</html>" * 20)
     with pytest.raises(InvalidInputError, match="no file of a worker"):
         await place.open("page.db")

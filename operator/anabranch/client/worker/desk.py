@@ -238,5 +238,5 @@ class Desk:
         try:
             yield
         except ReplicaPurgedError:
-            await self._file.write(replica.expired)
+            await replica.keep_terms(self._file)
             raise

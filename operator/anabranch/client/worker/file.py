@@ -8,6 +8,7 @@ meanwhile cannot leave a transaction half done, as it could between two awaited 
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
@@ -40,7 +41,7 @@ class WorkerFile:
         """Open a file, or make it.
 
         Args:
-            path: Where; ``:memory:`` is not kept.
+            path: Where; only its owner may read it.
 
         Raises:
             ConflictError: If another process has it open.
@@ -76,6 +77,10 @@ class WorkerFile:
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, run)
 
+    async def flush(self) -> None:
+        """Move everything from the log beside the file into it, so that nothing that was deleted is left there."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, _move_log, self._connection)
+
 
 def transaction(
     db: sqlite3.Connection,
@@ -104,10 +109,15 @@ def transaction(
     return result
 
 
+def _move_log(db: sqlite3.Connection) -> None:
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
 def _connect(path: Path) -> sqlite3.Connection:
     try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # what an agent knows is not for every user
         db = sqlite3.connect(path, timeout=0.2, isolation_level=None, check_same_thread=False)
-    except sqlite3.OperationalError as error:
+    except (OSError, sqlite3.OperationalError) as error:
         raise UnavailableError(f"{path} cannot be opened: {error}.", hint="Check the path.") from error
     try:
         _set_up(db, path)
@@ -125,6 +135,7 @@ def _set_up(db: sqlite3.Connection, path: Path) -> None:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA foreign_keys = ON")
+        db.execute("PRAGMA secure_delete = ON")  # what is purged is overwritten
         transaction(db, _make_tables, path)
     except (sqlite3.OperationalError, UnavailableError) as error:
         if "locked" in str(error):

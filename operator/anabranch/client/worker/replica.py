@@ -26,6 +26,18 @@ PURGE: Final = "Purge"
 _DOWNLOADED: Final = ("snapshots", "base", "shared", "inbox", "arrivals")
 
 
+async def keep_terms(file: WorkerFile) -> None:
+    """Purge a replica that is older than its terms allow, so that nothing of it is left on the disk."""
+    if await file.write(expired):
+        await file.flush()
+
+
+async def give_up(file: WorkerFile, why: str) -> None:
+    """Purge a replica whose grant is gone, where its terms say so, so that nothing of it is left on the disk."""
+    await file.write(revoked, why)
+    await file.flush()
+
+
 def seen(db: sqlite3.Connection, terms: ReplicaTerms) -> None:
     """The API has answered with what the grants show: the replica is good from now on, on these terms."""
     db.execute(
@@ -82,6 +94,7 @@ async def purge_unreadable(file: WorkerFile, client: AnabranchClient, *, namespa
         # Only if the Baseline is still there to be seen, these are scopes that were lost, and not all of it.
         await client.baseline(namespace, name)
         await file.write(_purge_scopes, lost)
+        await file.flush()
     return lost
 
 

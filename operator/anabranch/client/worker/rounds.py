@@ -120,7 +120,7 @@ class Rounds:
         if not (await self._file.read(layers.run))["recovered"]:
             await self._recover(branch)
         if branch.phase == "Denied":
-            await self._file.write(replica.revoked, "the grant to fork is gone")
+            await replica.give_up(self._file, "the grant to fork is gone")
             raise ForbiddenError("The branch's grant was revoked.", hint="Ask the owner of the Baseline.")
         return branch
 
@@ -194,7 +194,7 @@ class Rounds:
         try:
             yield
         except (ForbiddenError, NotFoundError) as error:
-            await self._file.write(replica.revoked, error.detail.rstrip("."))
+            await replica.give_up(self._file, error.detail.rstrip("."))
             raise
 
 

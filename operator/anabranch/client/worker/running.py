@@ -13,10 +13,11 @@ import random
 from typing import TYPE_CHECKING, Final
 
 from anabranch.client.worker import state
+from anabranch.client.worker.passing import passes
 from anabranch.client.worker.rounds import Rounds, baseline_of
 from anabranch.client.worker.values import Follow
 from anabranch.domain.backoff import delay
-from anabranch.model.errors import AnabranchError, GoneError, NotReadyError, UnauthenticatedError, UnavailableError
+from anabranch.model.errors import AnabranchError, GoneError
 
 if TYPE_CHECKING:
     from anabranch.model.objects import BranchManifest, SharedEvent
@@ -41,7 +42,9 @@ class Running(Rounds):
                 await self.sync()
                 failures = 0
                 await self._keep_up()
-            except (UnavailableError, UnauthenticatedError, NotReadyError) as error:
+            except AnabranchError as error:
+                if not passes(error):
+                    raise
                 self.trouble = error
                 failures += 1
                 chance = random.random()  # noqa: S311  (it spreads retries, it keeps no secret)

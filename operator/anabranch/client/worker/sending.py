@@ -11,6 +11,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.client.worker import checkpoints, layers, outbox, overlay
+from anabranch.client.worker.passing import passes
 from anabranch.model.errors import (
     AnabranchError,
     ForbiddenError,
@@ -18,8 +19,6 @@ from anabranch.model.errors import (
     InvalidInputError,
     NotFoundError,
     PreconditionFailedError,
-    UnauthenticatedError,
-    UnavailableError,
 )
 from anabranch.model.limits import BULK_BATCHES, BULK_BYTES, SEQUENCE_WINDOW
 from anabranch.model.objects import BranchManifest, RunCompletion
@@ -70,9 +69,9 @@ class Sender:
             for row in rows:
                 try:
                     known = await self._send_record(branch_id, row)
-                except (UnavailableError, UnauthenticatedError, ForbiddenError, NotFoundError, GoneError):
-                    raise
                 except AnabranchError as error:
+                    if not _is_for_good(error):
+                        raise
                     refused += 1
                     known = int(error.extra.get("revision", row["known"]))
                     await self._file.write(
@@ -176,7 +175,7 @@ def _is_for_good(error: AnabranchError) -> bool:
         return "missing" in error.extra  # scopes of this batch
     if isinstance(error, InvalidInputError) and "contiguous_through" in error.extra:
         return False
-    return not isinstance(error, UnavailableError | UnauthenticatedError | NotFoundError | GoneError)
+    return not (passes(error) or isinstance(error, NotFoundError | GoneError))
 
 
 def _waiting_batches(db: sqlite3.Connection) -> Sequence[sqlite3.Row]:

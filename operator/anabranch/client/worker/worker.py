@@ -74,7 +74,7 @@ class Worker(Desk):
         file = await WorkerFile.open(path)
         try:
             await file.write(state.begin, namespace=namespace, name=branch if isinstance(branch, str) else branch.name)
-            await file.write(replica.expired)
+            await replica.keep_terms(file)
         except BaseException:
             await file.close()
             raise
