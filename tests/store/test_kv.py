@@ -18,6 +18,7 @@ from anabranch.model.errors import (
     QuotaExceededError,
     TooLargeError,
 )
+from anabranch.search.asking import Search, search
 from anabranch.store import branches, kv, private
 
 
@@ -149,6 +150,18 @@ async def test_what_has_expired_is_seen_by_nobody_and_the_next_write_takes_it_ou
         assert await conn.fetchval("SELECT entries FROM kv_namespaces") == 2
     await space.put("soon", b"1")
     assert (await space.get("soon")).expires_at is None
+
+
+async def test_a_search_of_the_branch_finds_a_record_until_it_expires(space, branch, db):
+    await space.put("soon", b'"a needle"', ttl=60)
+    asked = Search(line=branch.line, ref=branch.parent_generation, scopes=(), text="needle", branch=branch)
+
+    async def found():
+        return [hit.key for hit in (await search(space.db, asked, offset=0, limit=9)).hits]
+
+    assert await found() == ["kv/knowledge/soon"]
+    await Space(db, branch).expire("soon")
+    assert await found() == []
 
 
 async def test_keys_are_listed_by_prefix_in_pages(space):

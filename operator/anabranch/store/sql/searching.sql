@@ -37,7 +37,8 @@ LEFT JOIN facts AS f ON f.line = :line AND f.fact_hash = r.fact_hash
 WHERE r.line = :line AND r.from_generation > :through AND r.from_generation <= :generation
   AND r.to_generation > :generation AND NOT r.tombstone AND r.scope = ANY(:scopes::text[])
   AND NOT EXISTS (SELECT FROM private_records AS o
-                  WHERE o.line = :line AND o.branch_id = :branch_id AND o.key = r.key AND o.body IS NOT NULL);
+                  WHERE o.line = :line AND o.branch_id = :branch_id AND o.key = r.key AND o.body IS NOT NULL
+                    AND (o.expires_at IS NULL OR o.expires_at > now()));
 
 -- name: overlay(line, branch_id, patterns, bytes)
 -- Private records in which words may be: a letter that is no ASCII may be one without its accent. The last of them come
@@ -47,6 +48,7 @@ SELECT p.key, p.revision, p.scope, p.visibility, p.content_hash,
 FROM private_records AS p
 CROSS JOIN LATERAL (SELECT p.key || ' ' || convert_from(p.body, 'UTF8') AS said) AS record
 WHERE p.line = :line AND p.branch_id = :branch_id AND p.body IS NOT NULL
+  AND (p.expires_at IS NULL OR p.expires_at > now())
   AND (octet_length(record.said) <> char_length(record.said)
        OR lower(record.said COLLATE "C") LIKE ANY(:patterns::text[]));
 
@@ -114,7 +116,8 @@ WITH posting AS MATERIALIZED (
         OFFSET 0
     ) AS v
     WHERE (SELECT o.revision FROM private_records AS o
-           WHERE o.line = :line AND o.branch_id = :branch_id AND o.key = d.key AND o.body IS NOT NULL) IS NULL
+           WHERE o.line = :line AND o.branch_id = :branch_id AND o.key = d.key AND o.body IS NOT NULL
+             AND (o.expires_at IS NULL OR o.expires_at > now())) IS NULL
     LIMIT :limit
 )
 SELECT b.key, b.revision, b.scope, b.content_hash, b.score,
