@@ -13,7 +13,10 @@ from anabranch.api.app import create_app
 from anabranch.client import AnabranchClient
 
 DIGEST = "0" * 64
-PARAMETERS = {"baseline": BASELINE, "manifest": "1", "key": "k", "sha256": DIGEST, "branch": "b", "sequence": "1"}
+PARAMETERS = {
+    "baseline": BASELINE, "manifest": "1", "key": "k", "sha256": DIGEST, "branch": "b", "sequence": "1",
+    "checkpoint": "c", "space": "s", "agent": "a", "session": "s",
+}  # fmt: skip
 OPERATIONS = [
     (method.upper(), path, "requestBody" in operation)
     for path, item in create_app().openapi()["paths"].items()

@@ -84,6 +84,22 @@ async def test_arguments_that_do_not_fit_are_named_and_nothing_is_converted():
     assert "input schema" in problem["hint"]
 
 
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("follow_updates", {"applied": True}),
+        ("submit_findings", {"findings": [{"key": "k"}]}),
+        ("submit_findings", {"findings": [{"key": "k", "content": 1, "delete": True}]}),
+        ("submit_findings", {"findings": []}),
+    ],
+    ids=["applied what", "no content", "content of a deletion", "nothing"],
+)
+async def test_arguments_that_contradict_each_other_are_refused(tool, arguments):
+    async with serving() as client:
+        result = await client.call_tool(tool, {"namespace": "team", "branch": "run", **arguments})
+    assert (result.is_error, json.loads(result.content[0].text)["code"]) == (True, "InvalidInput")
+
+
 async def test_an_error_says_what_happened_and_what_to_do_with_all_that_it_carries():
     async def refuse(_client, _asked):
         raise ConflictError("It is at revision 3.", hint="Read it again.", revision="3")

@@ -26,7 +26,7 @@ from anabranch.mcp.arguments import (
 from anabranch.mcp.tools import Tool
 from anabranch.model.answers import CompletionState, PrivateRecord, SearchPage, ViewedRecord
 from anabranch.model.canonical import content_hash
-from anabranch.model.errors import GoneError, NotFoundError
+from anabranch.model.errors import ForbiddenError, GoneError, NotFoundError
 from anabranch.model.objects import Change, RunCompletion
 from anabranch.model.runs import Checkpoint
 
@@ -122,7 +122,7 @@ async def follow_updates(client: AnabranchClient, asked: FollowUpdates) -> Updat
             return Update(event=event, fact=None)
         try:
             fact = await client.record(namespace, baseline, event.key, ref="current")
-        except (NotFoundError, GoneError):
+        except (ForbiddenError, NotFoundError, GoneError):
             fact = None
         return Update(event=event, fact=fact)
 

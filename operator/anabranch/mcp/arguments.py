@@ -113,6 +113,12 @@ class FollowUpdates(AtBranch):
     limit: int = Field(default=20, ge=1, le=EVENTS)
     wait: float = Field(default=0.0, ge=0, le=30, description="seconds to wait for a first update")
 
+    @model_validator(mode="after")
+    def _names_what_it_has_applied(self) -> FollowUpdates:
+        if self.applied and self.after is None:
+            raise ValueError("`applied` says that everything before `after` is: give `after`")
+        return self
+
 
 class Update(Wire):
     """Something that was published, and the record that it is about as it is published since then."""
