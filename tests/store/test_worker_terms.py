@@ -57,6 +57,16 @@ async def test_a_replica_goes_with_its_grant_and_comes_back_with_it(place, worke
     assert (status.purged, status.waiting, status.unsaved) == (None, 0, 0)
 
 
+@pytest.mark.parametrize("more", [(), (grants.READ_RECORDS,), (grants.SEE_BASELINE, grants.READ_RECORDS)])
+async def test_an_agent_that_does_not_even_see_its_branch_keeps_what_it_may_read(place, worker, more):
+    for grant in (grants.SEE_BRANCH, *more):
+        place.served.world.permissions.deny(grant)
+    with pytest.raises(REFUSED):
+        await worker.sync()
+    assert (await rows(worker) == 0) is bool(more)
+    assert (await worker.read("mine")).content == "my own"
+
+
 async def test_what_was_purged_cannot_be_found_in_the_file_any_more(place, worker, tmp_path):
     await place.publish(version("secret", "a sentence that nobody else would write"))
     await worker.sync()

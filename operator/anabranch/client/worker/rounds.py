@@ -115,7 +115,7 @@ class Rounds:
     async def _known(self) -> BranchManifest:
         """The branch as the API says now; it is created where it is not there."""
         known = await self._file.read(state.branch)
-        branch = await (self._first() if known is None else self._client.branch(self._namespace, known.branch_id))
+        branch = await (self._first() if known is None else self._again(known))
         await self._file.write(state.keep_branch, branch)
         if not (await self._file.read(layers.run))["recovered"]:
             await self._recover(branch)
@@ -123,6 +123,17 @@ class Rounds:
             await replica.give_up(self._file, "the grant to fork is gone")
             raise ForbiddenError("The branch's grant was revoked.", hint="Ask the owner of the Baseline.")
         return branch
+
+    async def _again(self, known: BranchManifest) -> BranchManifest:
+        """The branch that the file knows; one that is not to be seen any more says nothing of the records' grants."""
+        try:
+            return await self._client.branch(self._namespace, known.branch_id)
+        except (ForbiddenError, NotFoundError):
+            namespace, name = baseline_of(known)
+            async with self._granted():
+                await self._client.baseline(namespace, name)
+                await replica.purge_unreadable(self._file, self._client, namespace=namespace, name=name)
+            raise
 
     async def _first(self) -> BranchManifest:
         """The branch that the file knows nothing of yet.
