@@ -329,6 +329,19 @@ async def test_a_refused_batch_can_be_withdrawn_so_that_what_is_behind_it_goes_o
     assert (await worker.outcome(2)).generation == 2
 
 
+async def test_what_is_too_far_ahead_of_a_refused_batch_waits_for_it(place, worker, monkeypatch):
+    monkeypatch.setattr("anabranch.client.worker.sending.SEQUENCE_WINDOW", 2)
+    place.served.world.permissions.deny(grants.SCOPE_WRITE, name="team/build")
+    await worker.submit(finding("build/1", 1, scope="team/build"))
+    await worker.submit(finding("found/2", 2))
+    await worker.submit(finding("found/3", 3))
+    await worker.sync()
+    assert await sequences(worker) == [(2, 1)]
+    await worker.withdraw(1)
+    assert (await worker.sync()).sent == 2
+    assert await sequences(worker) == [(1, 0), (2, 1), (3, 1)]
+
+
 async def test_a_branch_that_takes_nothing_loses_nothing(place, worker):
     await worker.submit(finding("found", 1))
     place.served.world.permissions.deny(grants.FORK)

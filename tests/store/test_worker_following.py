@@ -117,6 +117,15 @@ async def test_events_that_come_again_are_not_applied_again(place, worker):
     assert await raw(worker, "SELECT * FROM shared") == before, "no older revision replaces a newer one"
 
 
+async def test_what_the_parent_includes_already_is_not_taken_for_an_update(place, worker):
+    await place.publish(version("a", "second"), version("new", 1))
+    late = await place.open("late.db", name="late")
+    await late.sync()
+    await late._file.write(lambda db: db.execute("UPDATE run SET start = 1, cursor = NULL, received = 0"))
+    assert (await late.sync()).received == 2
+    assert await raw(late, "SELECT * FROM shared") == []
+
+
 @pytest.mark.parametrize("dies", ["while it is staged", "as it is received"])
 async def test_a_place_in_the_feed_is_kept_with_what_was_applied_or_not_at_all(place, worker, monkeypatch, dies):
     await place.publish(version("a", "second"), version("b", "second"))
