@@ -111,6 +111,19 @@ async def test_each_generation_is_searched_as_it_was(db):
             await indexed(db, line)
 
 
+async def test_the_past_of_a_line_that_changes_much_is_found_by_a_second_deeper_look(db, monkeypatch):
+    monkeypatch.setattr(asking, "_MARGIN", 0)
+    line = await building.new_line(db)
+    names = [f"k{number:02}" for number in range(40)]
+    await building.import_records(db, line, {name: f"{name} cache of the first" for name in names})
+    for _ in range(2):
+        await building.publish_versions(db, line, *(version(name, "cache") for name in names))
+    await indexed(db, line)
+    page = await found(db, line, "cache", ref=1, limit=10)
+    assert {hit.revision for hit in page.hits} == {"1"}
+    assert (len(page.hits), page.more) == (10, True)
+
+
 async def test_what_was_published_a_moment_ago_is_found_before_it_is_indexed(db, monkeypatch):
     line = await building.new_line(db)
     await building.import_records(db, line, {"a": "cache", "b": "other"})

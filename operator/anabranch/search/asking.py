@@ -45,6 +45,9 @@ _LARGE: Final = 64 << 10
 _LISTED: Final = 100_000
 """Entries of the index that a search goes through. Words beyond, the most frequent ones first, are left out."""
 
+_MARGIN: Final = 100
+"""Documents that are ranked beyond twice those that are asked for."""
+
 _FEW: Final = SEARCH_DEPTH
 """Entries of the rarer words up to which documents that have frequent words alone are looked at, too."""
 
@@ -152,20 +155,7 @@ async def search(db: Database, asked: Search, *, offset: int, limit: int) -> Fou
         own, all_own = await _overlay(conn, asked, wanted)
         late_counts, own_counts = await _counted(late), await _counted(own)
         scale = _scale(wanted, index, having, late=late_counts, own=own_counts)
-        chosen, champions = _chosen(wanted, having)
-        ranked = await searching.rank(
-            conn,
-            line=asked.line,
-            generation=manifest.generation,
-            scopes=asked.scopes,
-            branch_id=asked.branch_id,
-            weights={word: scale.weights[word] for word in chosen},
-            costs=scale.costs,
-            champions=champions,
-            slack=sum(scale.weights[word] for word in chosen if having[word].listed < having[word].documents),
-            large=_LARGE,
-            limit=offset + limit + 1,
-        )
+        ranked = await _ranked(conn, asked, manifest.generation, scale, having, limit=offset + limit + 1)
         best = _merged(ranked, [*_scored(late_counts, scale), *_scored(own_counts, scale)])
         hits = await _hits(conn, asked.line, best[offset : offset + limit], scale.weights)
     return Found(
@@ -246,16 +236,52 @@ def _scale(
     )
 
 
-def _chosen(wanted: Sequence[str], having: Mapping[str, Having]) -> tuple[list[str], bool]:
-    """The words that the index is asked for, and whether it is asked for documents that have frequent ones alone."""
+async def _ranked(  # noqa: PLR0913  (a search has that many bounds)
+    conn: Connection,
+    asked: Search,
+    generation: int,
+    scale: bm25.Scale,
+    having: Mapping[str, Having],
+    *,
+    limit: int,
+) -> list[FoundRow]:
+    """What the index has, the best first.
+
+    Twice as many documents are ranked as are asked for. Only where the generation shows less than half of them, in the
+    past of a line that changes much, does it take a second, deeper look.
+    """
+    chosen = _chosen(having)
+    listed = sum(having[word].listed for word in chosen)
+    found: list[FoundRow] = []
+    for deep in (2 * limit + _MARGIN, searching.CANDIDATES):
+        found = await searching.rank(
+            conn,
+            line=asked.line,
+            generation=generation,
+            scopes=asked.scopes,
+            branch_id=asked.branch_id,
+            weights={word: scale.weights[word] for word in chosen},
+            costs=scale.costs,
+            champions=listed < _FEW,
+            deep=deep,
+            large=_LARGE,
+            limit=limit,
+        )
+        if len(found) >= limit or sum(having[word].documents for word in chosen) <= deep:
+            break
+    return found
+
+
+def _chosen(having: Mapping[str, Having]) -> list[str]:
+    """The words that the index is asked for: all, unless their entries are too many; then the rarer ones."""
     chosen: list[str] = []
     listed = 0
-    for word in sorted((word for word in wanted if word in having), key=lambda word: having[word].listed):
+    for word in sorted(having, key=lambda word: having[word].listed):
         if chosen and listed + having[word].listed > _LISTED:
             break
         chosen.append(word)
         listed += having[word].listed
-    return chosen, listed < _FEW
+    return chosen
 
 
 def _scored(rows: _Counts, scale: bm25.Scale) -> list[tuple[float, FoundRow]]:

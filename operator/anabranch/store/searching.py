@@ -20,11 +20,8 @@ if TYPE_CHECKING:
 
 _sql: Final = queries.load("searching")
 
-_CANDIDATES: Final = 20_000
+CANDIDATES: Final = 20_000
 """Documents at most whose frequent words are looked up, those that score highest without them."""
-
-_DEEP: Final = 2_000
-"""Documents that are ranked as if all had been looked up: some of them a generation does not show."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +138,7 @@ async def rank(  # noqa: PLR0913  (a search has that many bounds)
     weights: Mapping[str, float],
     costs: Sequence[float],
     champions: bool,
-    slack: float,
+    deep: int,
     large: int,
     limit: int,
 ) -> list[FoundRow]:
@@ -156,7 +153,7 @@ async def rank(  # noqa: PLR0913  (a search has that many bounds)
         weights: What each word weighs.
         costs: What a length costs, by its code.
         champions: Whether documents are looked at, too, that have frequent words alone.
-        slack: The most that frequent words may bring a document.
+        deep: Documents that are ranked as if all had been looked at; some of them the generation may not show.
         large: Bytes of a content from which on it does not come along.
         limit: How many at most.
     """
@@ -171,9 +168,8 @@ async def rank(  # noqa: PLR0913  (a search has that many bounds)
         weights=list(weights.values()),
         costs=list(costs),
         champions=champions,
-        deep=_DEEP,
-        slack=slack,
-        most=_CANDIDATES if slack else _DEEP,
+        deep=deep,
+        most=CANDIDATES,
         large=large,
         limit=limit,
     )

@@ -56,14 +56,14 @@ WHERE p.line = :line AND p.branch_id = :branch_id AND p.body IS NOT NULL
 -- From here on in this transaction, join by hashing what is not joined row by row in any case (see `rank`).
 SELECT set_config('enable_nestloop', 'off', true), set_config('enable_mergejoin', 'off', true);
 
--- name: rank(line, generation, scopes, branch_id, words, weights, costs, champions, deep, slack, most, large, limit)
+-- name: rank(line, generation, scopes, branch_id, words, weights, costs, champions, deep, most, large, limit)
 -- The records that a generation shows and that score highest for some words (BM25), the best first; those that a branch
 -- has a private record of are left out.
 --
 -- Candidates are the documents that the entries of the words list. Frequent words list only their champions, which are
 -- taken where the others have too few; their counts are looked up for each candidate that could still come among the
--- first so many (`deep`) if it had all of them (`slack`). What a document stands for is looked at last, in the order of
--- the scores, until there are enough that the generation shows.
+-- first so many (`deep`) if it had all that are frequent in its segment. What a document stands for is looked at last,
+-- in the order of the scores, until there are enough that the generation shows.
 --
 -- The planner cannot know how many candidates there are, and would compare each of them with each posting. So it is told
 -- to join by hashing, and whatever is to be looked up row by row stands in a subquery that leaves no choice.
@@ -86,10 +86,13 @@ WITH posting AS MATERIALIZED (
     CROSS JOIN LATERAL unnest(p.entries) AS e (entry)
     WHERE p.dense IS NULL OR :champions::boolean
     GROUP BY p.segment, e.entry >> 16
+), slack AS MATERIALIZED (
+    SELECT p.segment, sum(p.weight) AS most FROM posting AS p WHERE p.dense IS NOT NULL GROUP BY p.segment
 ), hopeful AS MATERIALIZED (
-    SELECT * FROM candidate AS c
-    WHERE :slack::float8 = 0 OR c.score >= coalesce(
-        (SELECT o.score - :slack::float8 FROM candidate AS o ORDER BY o.score DESC OFFSET :deep LIMIT 1), 0
+    SELECT c.* FROM candidate AS c
+    LEFT JOIN slack AS s ON s.segment = c.segment
+    WHERE c.score + coalesce(s.most, 0) >= coalesce(
+        (SELECT o.score FROM candidate AS o ORDER BY o.score DESC OFFSET :deep LIMIT 1), 0
     )
     ORDER BY c.score DESC
     LIMIT :most
