@@ -36,6 +36,7 @@ ROWS = (
     "following",
     "acknowledgement",
     "bulk",
+    "uploading",
     "jobs",
 )
 """The modules, in the order in which ``all`` runs them: what changes a shared line most comes last of those on it."""

@@ -147,7 +147,7 @@ async def forked(db: Database, line: str, agents: Sequence[Agent]) -> list[Branc
                     agent_instance="default",
                     service_account=agent.name,
                     task="",
-                    sharing_policy={"default": "shareable", "scopes": [], "exportPrivate": False},
+                    sharing_policy={"default": "shareable", "scopes": [], "export_private": False},
                     generation=None,
                 )
             )
