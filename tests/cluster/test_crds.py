@@ -199,6 +199,7 @@ def test_what_is_left_out_is_filled_in_and_shown(create):
             "completedRuns": "30d",
             "tombstones": "90d",
             "transitions": "90d",
+            "replica": {"maxAge": "7d", "onRevoke": "Purge"},
         },
         "limits": {"records": 5_000_000, "scopes": 32, "batchBytes": 8 << 20},
         "deletionPolicy": "Retain",
@@ -209,7 +210,9 @@ def test_what_is_left_out_is_filled_in_and_shown(create):
         "default": "private",
         "scopes": [],
         "exportPrivate": False,
+        "peerVisibility": "state",
     }
+    assert (spec["follow"], spec["lease"], "rebase" in spec) == ("Apply", {"duration": "1m"}, False)
     spec = create("ConsolidationJob", BRANCH_JOB)["spec"]
     assert spec == {**BRANCH_JOB, "origin": "Branch", "reviews": [], "leaseDuration": "30s", "retryLimit": 5}
 
