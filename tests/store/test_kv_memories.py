@@ -13,6 +13,8 @@ from anabranch.kv import memories, records
 from anabranch.kv.memories import Recall
 from anabranch.model.errors import ConflictError, InvalidInputError, NotFoundError
 from anabranch.model.kv import MemorySearch, RememberRequest
+from anabranch.store import kv, kv_memories
+from anabranch.store.kv_memories import NEWEST, Filters
 
 SEALER = Sealer([b"0123456789abcdef"])
 
@@ -257,3 +259,21 @@ async def test_what_a_question_holds_is_never_taken_for_a_query_of_postgres(mind
     for query in ("it's wheels", "'", "wheels & !absent", "\\", "a:* | b", "<->", "wheels\\'"):
         await mind.search(query)
     assert await mind.found("'quoted' | nothing") == ["a"]
+
+
+async def test_each_row_of_a_namespace_is_looked_up_in_the_overlay_and_none_compared_with_all(mind):
+    """The planner expects one row of a line that has just grown, and would join all with all."""
+    for number in range(40):
+        await mind.remember(f"k{number}", "wheels of the build", occurred_at_ms=number)
+    place = records.place_of(mind.branch, "knowledge")
+    async with mind.db.transaction() as conn:
+        await kv_memories.page(conn, place, filters=Filters(), before=NEWEST, limit=40)
+        await kv_memories.rank(conn, place, words=[("wheel", 1.0)], filters=Filters(), skip=0, limit=40)
+        await kv.page(conn, place, prefix="", after="", limit=40)
+        read = await conn.fetchval(
+            """
+            SELECT sum(idx_tup_fetch)::bigint FROM pg_stat_xact_user_tables
+            WHERE relname IN ('private_records', 'kv_records')
+            """
+        )
+    assert 6 * 40 <= read <= 8 * 40

@@ -33,13 +33,14 @@ WITH gone AS (
     RETURNING substr(key, length(:low) + 1) AS key
 ), freed AS (
     SELECT count(*) AS entries, coalesce(sum(r.size + octet_length(r.key)), 0) AS bytes
-    FROM gone JOIN kv_records AS r
-      ON r.line = :line AND r.branch_id = :branch_id AND r.namespace = :namespace AND r.key = gone.key
+    FROM kv_records AS r
+    WHERE r.line = :line AND r.branch_id = :branch_id AND r.namespace = :namespace
+      AND r.key = ANY(ARRAY(SELECT key FROM gone))
 ), emptied AS (
     UPDATE kv_records AS r
     SET size = NULL, raw = NULL, topic = NULL, tags = NULL, occurred_at_ms = NULL, words = NULL, length = NULL
-    FROM gone
-    WHERE r.line = :line AND r.branch_id = :branch_id AND r.namespace = :namespace AND r.key = gone.key
+    WHERE r.line = :line AND r.branch_id = :branch_id AND r.namespace = :namespace
+      AND r.key = ANY(ARRAY(SELECT key FROM gone))
 )
 UPDATE kv_namespaces AS n SET entries = n.entries - freed.entries, bytes = n.bytes - freed.bytes
 FROM freed
@@ -106,7 +107,11 @@ WHERE r.line = :line AND r.branch_id = :branch_id AND r.namespace = :namespace A
 -- Records by key, without their values: those that begin with a prefix, so lie before a text, beginning after a key.
 SELECT r.key, r.revision, r.size, p.expires_at
 FROM kv_records AS r
-JOIN private_records AS p ON p.line = :line AND p.branch_id = :branch_id AND p.key = :low || r.key
+CROSS JOIN LATERAL (
+    SELECT o.body, o.expires_at FROM private_records AS o
+    WHERE o.line = :line AND o.branch_id = :branch_id AND o.key = :low || r.key
+    OFFSET 0  -- one by its key for each, whatever the planner believes to be cheaper
+) AS p
 WHERE r.line = :line AND r.branch_id = :branch_id AND r.namespace = :namespace
   AND r.key >= :prefix AND r.key > :after AND (:until::text IS NULL OR r.key < :until) AND r.size IS NOT NULL
   AND p.body IS NOT NULL AND (p.expires_at IS NULL OR p.expires_at > now())
@@ -120,9 +125,12 @@ FROM kv_namespaces AS n
 CROSS JOIN (
     SELECT count(*) AS entries, coalesce(sum(r.size + octet_length(r.key)), 0) AS bytes
     FROM private_records AS p
-    JOIN kv_records AS r
-      ON r.line = :line AND r.branch_id = :branch_id AND r.namespace = :namespace
-     AND r.key = substr(p.key, length(:low) + 1)
+    CROSS JOIN LATERAL (
+        SELECT k.key, k.size FROM kv_records AS k
+        WHERE k.line = :line AND k.branch_id = :branch_id AND k.namespace = :namespace
+          AND k.key = substr(p.key, length(:low) + 1)
+        OFFSET 0
+    ) AS r
     WHERE p.line = :line AND p.branch_id = :branch_id AND p.body IS NOT NULL AND p.expires_at <= now()
       AND p.key >= :low AND p.key < :high
 ) AS e
