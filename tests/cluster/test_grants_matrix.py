@@ -1,0 +1,236 @@
+"""Every route for every kind of caller: who may is answered, who may not learns nothing.
+
+The routes are those of the document, and who may is read off the roles that an installation applies: a new route is in
+the matrix at once, and fails here until it is said what there is to ask it about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+from tests.cluster.places import BASELINE, Place, finding
+
+from anabranch.api.app import create_app
+from anabranch.api.routing import GRANT
+from anabranch.identity.permissions import FRESH_SECONDS
+from anabranch.manifests import install
+
+OPERATIONS = {
+    f"{method.upper()} {path.removeprefix('/v1/namespaces/{namespace}/')}": operation[GRANT]
+    for path, item in create_app().openapi()["paths"].items()
+    if path.startswith("/v1/")
+    for method, operation in item.items()
+}
+ROLES = {
+    manifest["metadata"]["name"].removeprefix("anabranch-"): {
+        (resource, verb)
+        for rule in manifest["rules"]
+        if rule["apiGroups"] == ["anabranch.dev"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    for manifest in install()
+    if manifest["kind"] == "ClusterRole"
+}
+OWN = ("branches/data", "update")
+SEE_CANDIDATES = ("consolidationjobs/review", "get")
+LISTS = {"GET baselines", "GET branches", "GET jobs"}
+CALLERS = {
+    "owner": "agent",
+    "other": "agent",
+    "viewer": "viewer",
+    "reviewer": "reviewer",
+    "publisher": "publisher",
+    "exporter": "",
+    "stranger": "",
+    "elsewhere": "",
+    "revoked": "",
+}
+"""The callers, and the role that they hold in the Baseline's namespace."""
+
+EXPORTER = {("baselines", "get"), ("baselines/export", "get"), ("scopes", "read"), ("scopes", "export")}
+
+CAPSULE = {"goal": "Ship", "summary": "Decided", "next_action": "Measure"}
+EVIDENCE = b"measured"
+BODIES: dict[str, dict[str, Any]] = {
+    "PUT branches/{branch}/records/{key}": {"json": {"content": 1}},
+    "PUT branches/{branch}/presence": {"json": {}},
+    "PUT branches/{branch}/evidence/{sha256}": {"content": EVIDENCE},
+    "PUT branches/{branch}/kv/v1/namespaces/{space}/records/{key}": {"content": b"value"},
+    "PUT branches/{branch}/checkpoints/{checkpoint}": {"json": {"session_id": "s", "capsule": CAPSULE}},
+}
+"""What is sent where more than an empty object is wanted, so that the right caller is answered with success."""
+
+QUERIES = {
+    "GET baselines/{baseline}/diff": {"from": "1"},
+    "GET baselines/{baseline}/search": {"q": "cache"},
+    "GET branches/{branch}/search": {"q": "cache"},
+    "GET branches/{branch}/rebase": {"to": "1"},
+}
+ABSENT = {
+    "GET baselines/{baseline}/manifests/{manifest}/signature",  # this installation signs none
+    "GET branches/{branch}/completion",  # the run goes on
+    "GET baselines/{baseline}/archives/{sha256}",  # nobody uploaded one
+    "HEAD baselines/{baseline}/archives/{sha256}",
+}
+"""Where the right caller is told that there is nothing."""
+
+HIDDEN = "or you may not see it"
+"""In what is said of an object that is absent, and of one that the caller may not know of."""
+
+
+@dataclass
+class Run:
+    """A run with one of everything that routes are about.
+
+    Attributes:
+        place: Its namespace.
+        parameters: What paths name.
+        tokens: By caller.
+    """
+
+    place: Place
+    parameters: dict[str, str]
+    tokens: dict[str, str]
+
+    async def ask(self, operation: str, token: str | None):
+        method, _, path = operation.partition(" ")
+        if "{key}" in path:
+            key = self.parameters["fact"] if path.startswith("baselines") or "/view/" in path else "note"
+            key = self.parameters["memory"] if "/memories/" in path else key
+            key = "spare" if method == "DELETE" else key
+            path = path.replace("{key}", key)
+        options = BODIES.get(operation, {} if method in {"GET", "HEAD", "DELETE"} else {"json": {}})
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        return await self.place.raw(
+            None, method, path.format(**self.parameters), headers=headers, params=QUERIES.get(operation), **options
+        )
+
+
+@pytest.fixture(scope="module")
+async def run(place):
+    tokens = {
+        name: place.account(name, *([f"anabranch-{role}"] if role else []))
+        for name, role in CALLERS.items()
+        if name not in {"elsewhere", "revoked"}
+    }
+    place.account("exporter", "get baselines,baselines/export", "read,export scopes")
+    far = Place(place.stack)
+    place.stack.make_namespace(far.namespace)
+    tokens["elsewhere"] = far.account("owner", *(f"anabranch-{role}" for role in ROLES if "-" not in role))
+
+    owner = await place.client("owner")
+    branch = await place.branch(owner)
+    ns, name = place.namespace, branch.name
+    await owner.put_private(ns, name, "note", {"text": "mine"})
+    await place.submit(owner, branch, finding("build/new", "A fact."))
+    await place.publication(owner, branch)
+    digest = await owner.put_evidence(ns, name, EVIDENCE)
+    parameters = {
+        "baseline": BASELINE, "manifest": "1", "fact": "build/cache", "sha256": digest.rpartition(":")[2],
+        "branch": name, "sequence": "1", "checkpoint": "cp-1", "space": "space", "agent": "owner", "session": "s",
+    }  # fmt: skip
+    run = Run(place, parameters, tokens)
+    jobs = (await place.raw(owner, "GET", "jobs")).json()["items"]
+    parameters["job"] = next(job["name"] for job in jobs if job["branch_id"] == branch.branch_id)
+    kv = f"branches/{name}/kv/v1/namespaces/space"
+    for method, path, body in (
+        ("PUT", f"branches/{name}/checkpoints/cp-1", {"session_id": "s", "capsule": CAPSULE}),
+        ("PUT", f"{kv}/records/note", "value"),
+        ("POST", f"{kv}/checkpoints", {"id": "cp-1", "agent_id": "owner", "session_id": "s", "capsule": CAPSULE,
+                                       "expected_latest_revision": None, "references": []}),
+    ):  # fmt: skip
+        answer = await place.raw(owner, method, path, json=body)
+        assert answer.status_code in {200, 201}, answer.text
+    remembered = await place.raw(
+        owner, "POST", f"{kv}/memories", json={"key": "memory-1", "memory": {"content": "Warm it."}}
+    )
+    assert remembered.status_code in {200, 201}, remembered.text
+    parameters["memory"] = "memory-1"
+
+    # Held a moment ago, and taken back: for longer than an answer is remembered.
+    tokens["revoked"] = place.account("revoked", "anabranch-agent", "anabranch-reviewer", "anabranch-publisher")
+    assert (await run.ask("GET baselines/{baseline}", tokens["revoked"])).status_code == 200
+    bindings = json.loads(place.kubectl("get", "rolebindings", "--output=json"))["items"]
+    names = [each["metadata"]["name"] for each in bindings if each["subjects"][0]["name"] == "revoked"]
+    place.kubectl("delete", "rolebinding", *names)
+    await asyncio.sleep(FRESH_SECONDS + 0.5)
+    yield run
+    await far.close()
+
+
+def may(caller: str, operation: str) -> bool:
+    """Whether a caller's roles hold the row that decides over a route."""
+    row = (OPERATIONS[operation][0]["resource"], OPERATIONS[operation][0]["verb"])
+    if row == OWN:  # whatever grants others hold
+        return caller == "owner"
+    if row == SEE_CANDIDATES and caller == "owner" and operation != "GET jobs":
+        return True  # its own findings'
+    held = EXPORTER if caller == "exporter" else ROLES.get(CALLERS[caller], set())
+    return row in held
+
+
+@pytest.mark.parametrize("operation", sorted(OPERATIONS), ids=lambda operation: operation.replace("/", "|"))
+async def test_who_may_is_answered_and_who_may_not_learns_nothing(run, operation):
+    for caller in ("stranger", "elsewhere", "revoked", "other", "viewer", "exporter", "reviewer", "publisher", "owner"):
+        answer = await run.ask(operation, run.tokens[caller])
+        what = f"{caller}: {answer.status_code} {answer.text[:300]}"
+        if may(caller, operation):
+            absent = operation in ABSENT or operation.startswith("DELETE")
+            refused = {401, 403} if absent else {401, 403, 404}
+            assert answer.status_code < 500, what
+            assert answer.status_code not in refused, what
+            assert HIDDEN not in answer.text, what
+            if operation.startswith("GET") and not absent:
+                assert answer.status_code == 200, what
+        elif operation in LISTS:
+            items = answer.json()["items"]
+            own = [item for item in items if caller == "owner" and item.get("branch_id")]
+            assert (answer.status_code, [item for item in items if item not in own]) == (200, []), what
+        else:
+            assert answer.status_code in {403, 404}, what
+            if answer.status_code == 404 and not operation.startswith("HEAD"):
+                assert HIDDEN in answer.text, what
+
+
+def resigned(place: Place, token: str, *, seconds: float) -> str:
+    """The same token for another time, signed by the cluster's own key: good for so many seconds from now."""
+
+    def part(value: Any) -> str:
+        return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+    head, claims = (json.loads(base64.urlsafe_b64decode(f"{each}==")) for each in token.split(".")[:2])
+    end = int(time.time() + seconds)
+    signed = f"{part(head)}.{part(claims | {'iat': end - 600, 'nbf': end - 600, 'exp': end})}"
+    key_file = next(place.stack.cluster.kubeconfig.parent.rglob("sa.key"))
+    key = serialization.load_pem_private_key(key_file.read_bytes(), password=None)
+    r, s = decode_dss_signature(key.sign(signed.encode(), ec.ECDSA(hashes.SHA256())))
+    signature = base64.urlsafe_b64encode(r.to_bytes(32, "big") + s.to_bytes(32, "big")).decode().rstrip("=")
+    return f"{signed}.{signature}"
+
+
+async def test_every_route_refuses_a_token_that_is_not_good_for_it(run):
+    place, owners = run.place, run.tokens["owner"]
+    bad: dict[str, str | None] = {
+        "none": None,
+        "forged": "forged",
+        "for another audience": place.kubectl("create", "token", "owner").strip(),
+    }
+    if place.stack.cluster.kind == "local":
+        bad["expired"] = resigned(place, owners, seconds=-60)
+        good = resigned(place, owners, seconds=300)
+        assert (await run.ask("GET baselines/{baseline}", good)).status_code == 200  # so it is the time that it lacks
+    for operation in OPERATIONS:
+        for which, token in bad.items():
+            answer = await run.ask(operation, token)
+            assert answer.status_code == 401, (operation, which, answer.text)
+            assert answer.headers["www-authenticate"] == "Bearer"
