@@ -119,6 +119,18 @@ async def test_a_finding_about_a_conflicting_record_still_says_what_it_was_based
     assert outcomes["b"] == [("published", "")]
 
 
+async def test_a_record_that_says_what_the_new_parent_says_is_based_on_it_from_then_on(place, worker):
+    worker.follow = Follow.OFF
+    await worker.write("b", "the same")
+    await place.publish(version("b", "the same"))
+    await move(place, worker, 4)
+    await worker.rebase()
+    await worker.write("b", "more than that")
+    record = await worker.read("b")
+    assert record.base_revision == (await worker.read("b", layer="base")).revision == "4"
+    assert [one.key for one in await worker.conflicts()] == ["a"]
+
+
 async def test_without_a_move_a_rebase_changes_nothing(worker):
     before = await contents(worker)
     assert [one.key for one in await worker.rebase()] == ["a"]

@@ -109,6 +109,13 @@ def conflicts(db: sqlite3.Connection) -> list[Conflict]:
     return found
 
 
+def settle(db: sqlite3.Connection) -> None:
+    """Base private records that say what is beneath them on that, as the API does when a branch is moved."""
+    for row in db.execute("SELECT key, content_hash FROM private WHERE NOT deleted").fetchall():
+        if _hash_beneath(db, row["key"]) == row["content_hash"]:
+            db.execute("UPDATE private SET base_revision = ? WHERE key = ?", (beneath(db, row["key"]), row["key"]))
+
+
 def readable(db: sqlite3.Connection) -> int:
     """The generation that reads go to.
 

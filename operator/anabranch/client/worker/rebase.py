@@ -70,3 +70,4 @@ def _switch(db: sqlite3.Connection, generation: int, *, goes_on: bool) -> None:
         )
     db.execute("UPDATE run SET base = ?, start = ?", (generation, generation))
     db.execute("DELETE FROM snapshots WHERE generation <> ?", (generation,))
+    layers.settle(db)
