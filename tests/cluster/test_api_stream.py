@@ -381,6 +381,13 @@ async def test_streams_end_while_grants_cannot_be_asked_and_say_so(place, agent,
         await serving
 
 
+@pytest.fixture
+async def two(place, agent):
+    """Two events at least."""
+    return await publish(place, agent, fresh(), fresh())
+
+
+@pytest.mark.usefixtures("two")
 def test_people_follow_by_a_command(place, monkeypatch, capsys):
     place.account("watcher", "anabranch-viewer")
     monkeypatch.setenv("ANABRANCH_URL", place.stack.api_url)
