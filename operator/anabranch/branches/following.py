@@ -69,6 +69,31 @@ async def save(db: Database, sealer: Sealer, *, branch: BranchRow, cursor: str) 
         return await _place(conn, sealer, branch)
 
 
+async def seen(db: Database, branch: BranchRow) -> int:
+    """The generation that a run sees beneath its overlay: its parent, or what it has taken over since as a whole.
+
+    Where it is halfway through a publication, that is the one before: nothing is shown early.
+
+    Args:
+        db: The store.
+        branch: The branch.
+    """
+    if branch.follow != "Apply":
+        return branch.parent_generation
+    async with db.connection() as conn:
+        head = await lines.head(conn, branch.line)
+        saved = await followers.get(conn, line=branch.line, branch_id=branch.branch_id)
+        parent = await manifests.get(conn, line=branch.line, generation=branch.parent_generation)
+        if saved is None or saved.generation is None or saved.epoch != head.epoch:
+            return branch.parent_generation
+        if parent is not None and saved.sequence <= parent.feed_watermark:
+            return branch.parent_generation
+        manifest = await manifests.get(conn, line=branch.line, generation=saved.generation)
+    if manifest is not None and manifest.feed_watermark > saved.sequence:
+        return max(manifest.parent_generation, branch.parent_generation)
+    return saved.generation
+
+
 async def show(db: Database) -> bool:
     """Let statuses show how far runs are that have moved on; whether there may be more of them."""
     async with db.connection() as conn:

@@ -127,8 +127,9 @@ class SearchHit(Wire):
     """A record that a search found, with where it comes from; its content is read by its key."""
 
     score: float = Field(description="BM25: compares the hits of one search, and nothing else")
-    layer: Literal["base", "private"] = Field(
-        description="base: published, reviewed or accepted by policy; private: what the branch's agent noted for itself"
+    layer: Literal["base", "shared", "private"] = Field(
+        description="base: published, reviewed or accepted by policy; shared: likewise, taken over after the fork; "
+        "private: what the branch's agent noted for itself"
     )
     key: Key
     revision: Revision = Field(description="of that layer")

@@ -23,7 +23,7 @@ from anabranch.model.canonical import hash_text
 from anabranch.model.errors import InvalidInputError, UnavailableError
 from anabranch.model.limits import SEARCH_DEPTH, SEARCH_WORDS
 from anabranch.search.indexing import words_of
-from anabranch.store import contents, manifests, searching
+from anabranch.store import contents, manifests, records, searching
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -158,6 +158,7 @@ async def search(db: Database, asked: Search, *, offset: int, limit: int) -> Fou
         ranked = await _ranked(conn, asked, manifest.generation, scale, having, limit=offset + limit + 1)
         best = _merged(ranked, [*_scored(late_counts, scale), *_scored(own_counts, scale)])
         hits = await _hits(conn, asked.line, best[offset : offset + limit], scale.weights)
+        hits = await _layered(conn, asked, hits, generation=manifest.generation)
     return Found(
         manifest=read.ref(manifest),
         hits=hits,
@@ -316,6 +317,21 @@ async def _hits(
             body = await contents.get(conn, line=line, content_hash=row.content_hash) or b"null"
             hits.append(await asyncio.to_thread(_hit, row, body, score, weights))
     return hits
+
+
+async def _layered(conn: Connection, asked: Search, hits: list[SearchHit], *, generation: int) -> list[SearchHit]:
+    """Hits that name their layer: what a run has taken over since its fork is another one than its parent's."""
+    if asked.branch is None or asked.branch.parent_generation == generation:
+        return hits
+    published = [hit.key for hit in hits if hit.layer == "base"]
+    base = await records.current_of(conn, line=asked.line, generation=asked.branch.parent_generation, keys=published)
+    revisions = {key: str(row.revision) for key, row in base.items()}
+    return [
+        hit.model_copy(update={"layer": "shared"})
+        if hit.layer == "base" and revisions.get(hit.key) != hit.revision
+        else hit
+        for hit in hits
+    ]
 
 
 def _hit(row: FoundRow, body: bytes, score: float, weights: Mapping[str, float]) -> SearchHit:

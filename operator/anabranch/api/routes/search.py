@@ -12,6 +12,7 @@ from anabranch.api.parts import Parts, WithParts
 from anabranch.api.replies import ASK_AGAIN, kept
 from anabranch.api.routing import Route
 from anabranch.api.visibility import OnBaseline, OnBranch, base_scopes
+from anabranch.branches import following
 from anabranch.identity import grants
 from anabranch.model.answers import SearchPage
 from anabranch.model.limits import SEARCH_PAGE_DEFAULT, SEARCH_PAGE_MAX, SEARCH_TEXT, TEXT_PATTERN
@@ -62,16 +63,16 @@ async def search_branch(
     query: Annotated[SearchQuery, Query()],
     request: Request,
 ) -> Response:
-    """The private records, and those of the parent manifest that none of them stands before, that answer best.
+    """The private records, and those published ones that none of them stands before, that answer best.
 
-    What comes from the parent is of scopes that the agent may read now.
+    The published ones are those of the parent manifest, or of what the run has taken over since where it applies what
+    it follows; in scopes that the agent may read now.
     """
     branch = at.branch
     pager = Pager(parts.sealer, f"search {branch.branch_id} {query.q}")
     scopes = await base_scopes(parts, at)
-    return await _answer(
-        request, parts, query, pager, line=branch.line, ref=branch.parent_generation, scopes=scopes, branch=at
-    )
+    generation = await following.seen(parts.db, branch)
+    return await _answer(request, parts, query, pager, line=branch.line, ref=generation, scopes=scopes, branch=at)
 
 
 async def _answer(  # noqa: PLR0913  (a search has that many bounds)
