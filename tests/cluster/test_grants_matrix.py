@@ -218,7 +218,8 @@ def resigned(place: Place, token: str, *, seconds: float) -> str:
     return f"{signed}.{signature}"
 
 
-async def test_every_route_refuses_a_token_that_is_not_good_for_it(run):
+def bad_tokens(run: Run) -> dict[str, str | None]:
+    """Tokens that are not good here, by what they lack."""
     place, owners = run.place, run.tokens["owner"]
     bad: dict[str, str | None] = {
         "none": None,
@@ -227,10 +228,62 @@ async def test_every_route_refuses_a_token_that_is_not_good_for_it(run):
     }
     if place.stack.cluster.kind == "local":
         bad["expired"] = resigned(place, owners, seconds=-60)
-        good = resigned(place, owners, seconds=300)
-        assert (await run.ask("GET baselines/{baseline}", good)).status_code == 200  # so it is the time that it lacks
+    return bad
+
+
+async def test_every_route_refuses_a_token_that_is_not_good_for_it(run):
+    bad = bad_tokens(run)
+    if "expired" in bad:  # that it is the time that it lacks
+        good = resigned(run.place, run.tokens["owner"], seconds=300)
+        assert (await run.ask("GET baselines/{baseline}", good)).status_code == 200
     for operation in OPERATIONS:
         for which, token in bad.items():
             answer = await run.ask(operation, token)
             assert answer.status_code == 401, (operation, which, answer.text)
             assert answer.headers["www-authenticate"] == "Bearer"
+
+
+# ------------------------------------------------------------------------------------------------------------ the tools
+
+CALLS: dict[str, dict[str, Any]] = {
+    "recall": {"query": "cache"},
+    "read_record": {"key": "build/cache"},
+    "write_private": {"key": "k", "content": 1},
+    "submit_findings": {"findings": [{"key": "k", "content": 1}]},
+    "follow_updates": {},
+    "view_conflicts": {},
+    "complete_run": {},
+    "checkpoint": {"checkpoint_id": "c", "capsule": CAPSULE},
+    "restore": {},
+    "peers": {},
+}
+"""Arguments of each tool, beside the branch; only that nobody but its agent gets through is tried here."""
+
+
+async def mcp(run: Run, token: str | None, method: str, **params: Any):
+    """One request to the tools."""
+    headers = {"Accept": "application/json, text/event-stream"}
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    return await run.place.raw(None, "POST", "/mcp", json=body, headers=headers)
+
+
+async def test_every_tool_is_refused_to_whom_its_branch_is_not(run):
+    listed = (await mcp(run, run.tokens["owner"], "tools/list")).json()["result"]["tools"]
+    assert {tool["name"] for tool in listed} == CALLS.keys()
+    at = {"namespace": run.place.namespace, "branch": run.parameters["branch"]}
+    for name, arguments in CALLS.items():
+        for caller in ("other", "viewer", "reviewer", "publisher", "exporter", "stranger", "elsewhere", "revoked"):
+            if name in {"peers", "view_conflicts"} and caller in {"other", "viewer", "reviewer", "publisher"}:
+                continue  # whoever may follow the Baseline, or see its candidates or the branch
+            answer = await mcp(run, run.tokens[caller], "tools/call", name=name, arguments={**at, **arguments})
+            result = answer.json()["result"]
+            assert result["isError"], (name, caller, answer.text)
+            assert json.loads(result["content"][0]["text"])["code"] in {"NotFound", "Forbidden"}, (name, caller)
+
+
+async def test_the_tools_refuse_a_token_that_is_not_good_for_them(run):
+    for which, token in bad_tokens(run).items():
+        answer = await mcp(run, token, "tools/list")
+        assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer"), which
