@@ -108,6 +108,24 @@ async def test_a_batch_that_another_transaction_commits_meanwhile_is_recognized(
     assert (again.receipt_id, again.duplicate) == (receipt.receipt_id, True)
 
 
+async def test_a_copy_of_the_batch_that_completes_a_run_is_recognized(db):
+    """What the other way brought was the last one that was missing: the run is over, and has this batch."""
+    branch = await new_branch(db)
+    async with db.connection() as first, db.connection() as second:
+        await complete(first, branch, 1)
+        transaction = first.transaction()
+        await transaction.start()
+        receipt = await receive(first, branch, 1)
+        await completions.close(first, line=branch.line, branch_id=branch.branch_id)
+        task = asyncio.create_task(receive(second, branch, 1))
+        await blocked(db, task)
+        await transaction.commit()
+        again = await task
+        with pytest.raises(ConflictError, match="completed"):
+            await receive(second, branch, 2)
+    assert (again.receipt_id, again.duplicate) == (receipt.receipt_id, True)
+
+
 async def test_a_batch_whose_first_sender_rolls_back_is_received(db):
     branch = await new_branch(db)
     async with db.connection() as first, db.connection() as second:

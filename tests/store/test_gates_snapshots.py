@@ -13,7 +13,7 @@ from tests.store.gating import complete
 from tests.store.retaining import retain
 from tests.store.world import AUTOMATIC, TEAM, World
 
-from anabranch.branches import private
+from anabranch.branches import layers, private
 from anabranch.branches import read as branch_reads
 from anabranch.devcluster import ephemeral, postgres
 from anabranch.devcluster.postgres import with_database
@@ -42,7 +42,7 @@ async def note(world, branch, content, *, expected=None):
 
 
 async def seen(world, branch, layer="merged"):
-    return await branch_reads.view(world.db, branch, "a", layer=layer, scopes=SCOPES)
+    return await layers.view(world.db, branch, "a", layer=layer, scopes=SCOPES)
 
 
 async def test_gate_2_two_workers_start_from_one_manifest_write_independently_and_retain_the_base_revision(world):

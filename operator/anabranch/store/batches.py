@@ -235,7 +235,10 @@ async def unassigned(conn: Connection, *, limit: int) -> list[Unassigned]:
 
 async def _refusal(conn: Connection, arrival: Arrival) -> AnabranchError | None:
     """Why a batch was not received, or None if it may be tried again."""
-    branch = await _sql.refusal(conn, line=arrival.line, branch_id=arrival.branch_id)
+    branch = await _sql.refusal(conn, line=arrival.line, branch_id=arrival.branch_id, sequence=arrival.sequence)
+    # The same batch by another way, a moment ago, may have been the one that completed the run: the next look finds it.
+    if branch is not None and branch["taken"] and branch["kept"] == "whole" and branch["deleted_at"] is None:
+        return None
     if branch is not None and (error := _ended(branch, arrival.sequence)):
         return error
     if branch is None or branch["deleted_at"] is not None:

@@ -79,9 +79,11 @@ FROM known AS k
 JOIN reach AS r ON r.line = k.line AND r.branch_id = k.branch_id
 JOIN branches AS b ON b.line = k.line AND b.branch_id = k.branch_id AND b.kept = 'whole' AND b.deleted_at IS NULL;
 
--- name: refusal(line, branch_id)^
--- What a refused batch may have run into.
-SELECT b.phase, b.final_sequence, b.kept, b.deleted_at, (l.policy #>> '{limits,batchBytes}')::bigint AS batch_bytes
+-- name: refusal(line, branch_id, sequence)^
+-- What a refused batch may have run into, and whether its place is taken by now.
+SELECT b.phase, b.final_sequence, b.kept, b.deleted_at, (l.policy #>> '{limits,batchBytes}')::bigint AS batch_bytes,
+       EXISTS (SELECT FROM batches AS t
+               WHERE t.line = :line AND t.branch_id = :branch_id AND t.sequence = :sequence) AS taken
 FROM branches AS b
 JOIN lines AS l ON l.line = b.line
 WHERE b.line = :line AND b.branch_id = :branch_id;
