@@ -22,7 +22,7 @@ demo: venv ## Set everything up and run the main job on real input, step by step
 	$(BIN)/anabranch demo
 
 .PHONY: test
-test: lint test-unit test-store test-cluster test-e2e ## Run every check and every test tier
+test: lint test-unit test-store test-cluster ## Run every check, and every test tier that needs no node
 
 ##@ Working on it
 

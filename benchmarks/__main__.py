@@ -1,7 +1,7 @@
 """Runs benchmarks by name, one after the other on one stage, and ends with one table.
 
 python -m benchmarks fork publish
-python -m benchmarks all --write      # and keep the table in benchmarks/README.md
+python -m benchmarks all --write      # and keep the figures in the table of benchmarks/README.md
 python -m benchmarks all --quick      # small sizes: only whether they still run
 """
 
@@ -48,14 +48,15 @@ MARK = "<!-- Below is what the last `make bench` wrote. -->"
 @click.command(help=__doc__)
 @click.argument("names", nargs=-1, required=True, metavar="NAME…|all", type=click.Choice([*ROWS, "all"]))
 @click.option("--quick", is_flag=True, help="Small sizes, and no judgement: do the rows still run?")
-@click.option("--write", is_flag=True, help="Put the table into benchmarks/README.md.")
+@click.option("--write", is_flag=True, help="Put the figures into the table of benchmarks/README.md.")
 def main(names: Sequence[str], *, quick: bool, write: bool) -> None:
     """Run the rows; end with an error if one failed or missed its bar."""
     chosen = ROWS if "all" in names else tuple(dict.fromkeys(names))
     rows, failed, about = asyncio.run(run(chosen, quick=quick))
     measure.report(rows, judged=not quick, about=about)
     if write and not quick:
-        README.write_text(README.read_text().partition(MARK)[0] + MARK + "\n\n" + measure.markdown(rows, about=about))
+        above, _, table = README.read_text().partition(MARK)
+        README.write_text(f"{above}{MARK}\n\n{measure.markdown(rows, about=about, before=table)}")
     for name in failed:
         print(f"{name} did not run to its end: see above.", file=sys.stderr)
     if failed or not (quick or all(row.reached for row in rows)):

@@ -171,9 +171,17 @@ def figures_text(row: Row) -> str:
     return ", ".join(f"{name} {_short(value)}" for name, value in row.figures.items())
 
 
-def markdown(rows: Sequence[Row], *, about: dict[str, Any]) -> str:
-    """The rows and the machine, as a Markdown table and a sentence."""
-    lines = [
+def markdown(rows: Sequence[Row], *, about: dict[str, Any], before: str = "") -> str:
+    """The rows and the machine, as a Markdown table and a sentence.
+
+    Args:
+        rows: What was measured.
+        about: The machine.
+        before: The table that stood there: its rows about other work, or other peers, stay as they are.
+    """
+    new = {f"| {row.work} | {row.peer} " for row in rows}
+    kept = [line for line in before.splitlines() if line.startswith("| ") and not line.startswith(tuple(new))]
+    lines = kept or [
         "| work | peer in the same run | bar | ratio (spread) | | figures |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
@@ -181,7 +189,7 @@ def markdown(rows: Sequence[Row], *, about: dict[str, Any]) -> str:
         cells = (row.work, row.peer, row.bar, ratio_text(row), verdict(row, judged=True), figures_text(row))
         lines.append(f"| {' | '.join(cells)} |")
     told = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in about.items())
-    return "\n".join([*lines, "", f"Measured on: {told}.", ""])
+    return "\n".join([*lines, "", f"The latest of them on: {told}.", ""])
 
 
 def _table(rows: Sequence[Row], *, judged: bool) -> Table:
