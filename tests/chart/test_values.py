@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import yaml
 from tests.chart.rendering import CERT_MANAGER, CLOUDNATIVEPG, CNPG, EXISTING, NAMESPACE, TRIAL, HelmError
 
+from anabranch.api.settings import Settings
 from anabranch.consolidation.sources import SourcesConfig
+
+PLAIN = {"ANABRANCH_API_DSN": "postgresql://x", "ANABRANCH_CURSOR_KEYS": "k" * 32}
+"""The least that the API needs to be told."""
 
 
 def refused(render, values, **settings):
@@ -159,6 +165,23 @@ def test_git_reads_its_credentials_from_the_secret(render):
     (volume,) = [each for each in rendered.pod("anabranch-operator")["volumes"] if each["name"] == "git"]
     assert volume["secret"]["secretName"] == "git"
     assert not any(name.startswith("GIT_") for name in render().env("anabranch-operator"))
+
+
+def test_the_api_alone_gets_the_key_that_manifests_are_signed_with(render):
+    rendered = render({**EXISTING, "api": {"signing": {"existingSecret": "signing", "key": "ed25519"}}})
+    settings = Settings.from_environment(
+        {**PLAIN, "ANABRANCH_SIGNING_KEY": rendered.env("anabranch-api")["ANABRANCH_SIGNING_KEY"]}
+    )
+    (mount,) = [each for each in rendered.container("anabranch-api")["volumeMounts"] if each["name"] == "signing"]
+    assert settings.signing_key == Path(mount["mountPath"], "key.pem")
+    assert mount["readOnly"] is True
+    for owner, _, pod in rendered.pods():
+        volumes = [each["secret"] for each in pod["volumes"] if each.get("secret", {}).get("secretName") == "signing"]
+        wanted = [{"secretName": "signing", "items": [{"key": "ed25519", "path": "key.pem"}]}]
+        assert volumes == (wanted if owner == "anabranch-api" else [])
+        for waiting in pod.get("initContainers", ()):
+            assert "signing" not in {each["name"] for each in waiting["volumeMounts"]}
+    assert "ANABRANCH_SIGNING_KEY" not in render().env("anabranch-api")
 
 
 def test_workers_and_namespaces_are_the_operators_arguments(render):

@@ -94,6 +94,16 @@ class CursorKeys(Values):
     )
 
 
+class Signing(Values):
+    """The key that manifests are signed with."""
+
+    existing_secret: OptionalName = Field(
+        default="",
+        description="Secret that holds it: an Ed25519 private key, PEM, without a password. Empty: there is none.",
+    )
+    key: SecretKey = Field(default="key.pem", description="Its key.")
+
+
 class IssuerRef(Values):
     """Who signs the certificate."""
 
@@ -140,6 +150,7 @@ class Api(Pods):
     )
     service: Service = Field(default_factory=Service, description="How it is reached.")
     cursor_keys: CursorKeys = Field(default_factory=CursorKeys, description="What feed cursors are sealed with.")
+    signing: Signing = Field(default_factory=Signing, description="What manifests are signed with.")
     tls: Tls = Field(default_factory=Tls, description="Its certificate.")
     resources: Anything = Field(
         default_factory=lambda: {"requests": {"cpu": "200m", "memory": "192Mi"}, "limits": {"memory": "768Mi"}},
