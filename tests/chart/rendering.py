@@ -29,7 +29,16 @@ CNPG = "postgresql.cnpg.io/v1"
 CERT_MANAGER = "cert-manager.io/v1"
 CLOUDNATIVEPG = {"database": {"mode": "cloudnativepg"}}
 
-yaml_loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+class Strict(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+    """A loader that refuses a key that stands twice, as kustomize and strict clients do and PyYAML does not."""
+
+    def construct_mapping(self, node, deep=False):  # noqa: FBT002  (as PyYAML calls it)
+        keys = [key.value for key, _ in node.value]
+        twice = {key for key in keys if keys.count(key) > 1}
+        if twice:
+            raise yaml.constructor.ConstructorError(None, None, f"stand twice: {sorted(twice)}", node.start_mark)
+        return super().construct_mapping(node, deep)
 
 
 @dataclass(frozen=True)
@@ -114,7 +123,7 @@ class Helm:
         return copy.deepcopy(self._rendered(json.dumps(EXISTING if values is None else values), tuple(apis), namespace))
 
     def _render(self, values: str, apis: tuple[str, ...], namespace: str) -> Rendered:
-        return Rendered(tuple(filter(None, yaml.load_all(self.text(values, apis, namespace), Loader=yaml_loader))))
+        return Rendered(tuple(filter(None, yaml.load_all(self.text(values, apis, namespace), Loader=Strict))))
 
     def text(self, values: str, apis: tuple[str, ...] = (), namespace: str = NAMESPACE) -> str:
         """The same, as it prints it."""

@@ -98,6 +98,31 @@ def test_labels_of_the_values_cannot_take_a_pod_out_of_its_deployment(render):
     assert deployment["selector"]["matchLabels"].items() <= deployment["template"]["metadata"]["labels"].items()
 
 
+def test_what_the_values_add_stands_once_and_overrides_nothing_of_the_charts(render):
+    name = {"app.kubernetes.io/name": "other", "team": "a"}
+    mark = {"anabranch.dev/configuration": "other", "anabranch.dev/audience": "other", "note": "b"}
+    pods = {"labels": name, "annotations": mark, "serviceAccountAnnotations": mark}
+    watched = {"enabled": True, "labels": name}
+    metrics = {
+        "serviceMonitor": watched,
+        "dashboard": watched,
+        "prometheusRule": {**watched, "runbookUrl": "https://x"},
+    }
+    rendered = render(
+        {**EXISTING, "operator": pods, "api": pods, "metrics": metrics}
+    )  # a key that stands twice is refused
+    labelled = [metadata for owner, metadata, _ in rendered.pods() if owner in ("anabranch-operator", "anabranch-api")]
+    labelled += [rendered.get(kind, "anabranch")["metadata"] for kind in ("ServiceMonitor", "PrometheusRule")]
+    labelled += [rendered.get("ConfigMap", "anabranch-dashboard")["metadata"]]
+    for metadata in labelled:
+        assert metadata["labels"].items() >= {"app.kubernetes.io/name": "anabranch", "team": "a"}.items()
+    operator = rendered.get("Deployment", "anabranch-operator")["spec"]["template"]["metadata"]["annotations"]
+    plain = render().get("Deployment", "anabranch-operator")["spec"]["template"]["metadata"]["annotations"]
+    assert operator == {**mark, **plain}
+    account = rendered.get("ServiceAccount", "anabranch-api")["metadata"]["annotations"]
+    assert account == {**mark, "anabranch.dev/audience": f"anabranch.{NAMESPACE}"}
+
+
 def test_pods_are_spread_over_nodes_and_zones_unless_the_values_say_how(render):
     def spread(rendered):
         return rendered.pod("anabranch-api")["topologySpreadConstraints"]

@@ -15,6 +15,20 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
+{{- /*
+What the values add to a mapping and what the chart sets in it, as one: no key stands twice, and the chart's counts. Takes
+{added, own: YAML}.
+*/ -}}
+{{- define "anabranch.with" -}}
+{{- merge (.own | fromYaml) (.added | default dict) | toYaml -}}
+{{- end }}
+
+{{- /* The labels of a Deployment's pods. Takes {root, pods: its values, component}. */ -}}
+{{- define "anabranch.podLabels" -}}
+{{- $own := printf "%s\napp.kubernetes.io/component: %s" (include "anabranch.selector" .root) .component -}}
+{{- include "anabranch.with" (dict "added" .pods.labels "own" $own) -}}
+{{- end }}
+
 {{- define "anabranch.image" -}}
 {{- with .Values.image -}}
 {{- if .digest -}}
