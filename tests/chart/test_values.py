@@ -92,6 +92,26 @@ def test_pods_go_where_the_values_send_them(render, component):
     assert rendered.get("ServiceAccount", owner)["metadata"]["annotations"]["cloud"] == "identity"
 
 
+@pytest.mark.parametrize(
+    ("owners", "values"),
+    [
+        (("anabranch-migrate", "anabranch-uninstall", "anabranch-test"), lambda placed: {**TRIAL, "migration": placed}),
+        (("anabranch-database",), lambda placed: {"database": {**TRIAL["database"], "trial": placed}}),
+    ],
+)
+def test_pods_that_run_once_and_that_of_a_trial_go_where_the_values_send_them(render, owners, values):
+    placed = {
+        "nodeSelector": {"pool": "memory"},
+        "tolerations": [{"key": "memory", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+        "priorityClassName": "high",
+    }
+    found = {owner: pod for owner, _, pod in render(values(placed)).pods() if placed.items() <= pod.items()}
+    assert len(found) == len(owners)
+    assert all(owner.startswith(owners) for owner in found)
+    assert not any(placed.keys() & pod.keys() for _, _, pod in render(TRIAL).pods())
+
+
 def test_labels_of_the_values_cannot_take_a_pod_out_of_its_deployment(render):
     rendered = render({**EXISTING, "api": {"labels": {"app.kubernetes.io/component": "other"}}})
     deployment = rendered.get("Deployment", "anabranch-api")["spec"]

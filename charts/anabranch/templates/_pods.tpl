@@ -27,6 +27,25 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
+{{- /* Which nodes pods may go to, and before whom. Takes values with the four. */ -}}
+{{- define "anabranch.nodes" -}}
+{{- with .affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- end }}
+
 {{- /* Where the pods of a Deployment go. Takes {root, pods: its values, component}. */ -}}
 {{- define "anabranch.placement" -}}
 {{- $selector := dict "matchLabels" (merge (dict "app.kubernetes.io/component" .component) (include "anabranch.selector" .root | fromYaml)) -}}
@@ -41,21 +60,7 @@ topologySpreadConstraints:
   {{- range $spread }}
   - {{ merge (dict) . (dict "labelSelector" $selector) | toYaml | nindent 4 | trim }}
   {{- end }}
-{{- with .pods.affinity }}
-affinity:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .pods.nodeSelector }}
-nodeSelector:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .pods.tolerations }}
-tolerations:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .pods.priorityClassName }}
-priorityClassName: {{ . }}
-{{- end }}
+{{- include "anabranch.nodes" .pods }}
 {{- end }}
 
 {{- /* Holds a pod back until the database has this release's schema. Takes {root, role}. */ -}}

@@ -32,21 +32,26 @@ class Values(BaseModel):
     )
 
 
-class Pods(Values):
+class Placed(Values):
+    """Where pods go."""
+
+    node_selector: dict[str, str] = Field(default_factory=dict, description="Nodes that the pods may run on.")
+    tolerations: list[Anything] = Field(default_factory=list, description="Taints that the pods tolerate.")
+    affinity: Anything = Field(default_factory=dict, description="Affinity of the pods.")
+    priority_class_name: OptionalName = Field(default="", description="PriorityClass of the pods.")
+
+
+class Pods(Placed):
     """What can be said of every Deployment's pods."""
 
     resources: Anything = Field(description="Requests and limits of the container.")
     annotations: dict[str, str] = Field(default_factory=dict, description="Annotations of the pods.")
     labels: dict[str, str] = Field(default_factory=dict, description="More labels of the pods.")
-    node_selector: dict[str, str] = Field(default_factory=dict, description="Nodes that the pods may run on.")
-    tolerations: list[Anything] = Field(default_factory=list, description="Taints that the pods tolerate.")
-    affinity: Anything = Field(default_factory=dict, description="Affinity of the pods.")
     topology_spread_constraints: list[Anything] = Field(
         default_factory=list,
         description="Instead of the default, which spreads the pods over nodes and zones where it can. "
         "An entry without `labelSelector` gets that of the Deployment.",
     )
-    priority_class_name: OptionalName = Field(default="", description="PriorityClass of the pods.")
     extra_env: list[Anything] = Field(
         default_factory=list, description="More environment variables of the container, as Kubernetes writes them."
     )

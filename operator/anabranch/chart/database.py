@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from anabranch.chart.base import Anything, OptionalKey, OptionalName, OptionalQuantity, SecretKey, Values
+from anabranch.chart.base import Anything, OptionalKey, OptionalName, OptionalQuantity, Placed, SecretKey, Values
 
 
 class Keys(Values):
@@ -51,7 +51,7 @@ class CloudNativePG(Values):
     )
 
 
-class Trial(Values):
+class Trial(Placed):
     """A Postgres server in a single pod: no replica, no backup."""
 
     image: str = Field(
@@ -94,7 +94,7 @@ class Database(Values):
     trial: Trial = Field(default_factory=Trial, description="Mode `trial`: what the pod is like.")
 
 
-class Migration(Values):
+class Migration(Placed):
     """The Job that brings the database to the release's schema."""
 
     enabled: bool = Field(

@@ -121,7 +121,9 @@ class ChartValues(Values):
     crds: Crds = Field(default_factory=Crds, description="The definitions of the three resources.")
     database: Database = Field(default_factory=Database, description="Postgres. The tests run on Postgres 18.")
     migration: Migration = Field(
-        default_factory=Migration, description="The Job that brings the database to the release's schema."
+        default_factory=Migration,
+        description="The Job that brings the database to the release's schema. Where its pod may go, those of "
+        "`helm test` and of the uninstallation may too.",
     )
     operator: Operator = Field(default_factory=Operator, description="The process that reconciles and publishes.")
     api: Api = Field(default_factory=Api, description="The process that agents and reviewers call.")
