@@ -202,6 +202,7 @@ def test_network_policies_follow_their_values(render):
                 "metricsFrom": peers,
                 "apiServerPorts": [16443],
                 "databasePorts": [6432],
+                "dnsPorts": [5353],
                 "extraEgress": egress,
             },
             "gitRepositories": {"docs": {"url": "https://git.example/docs.git"}},
@@ -210,6 +211,7 @@ def test_network_policies_follow_their_values(render):
     operator = rendered.get("NetworkPolicy", "anabranch-operator")["spec"]
     assert ports(operator["egress"]) == {16443, 6432, 443, 8443}
     assert operator["ingress"][0]["from"] == peers
+    assert ports(rendered.get("NetworkPolicy", "anabranch")["spec"]["egress"]) == {5353}
     api, _ = rendered.get("NetworkPolicy", "anabranch-api")["spec"]["ingress"]
     assert api["from"][0] == peers[0]
     assert api["from"][1]["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "test"

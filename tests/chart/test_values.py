@@ -33,6 +33,8 @@ def refused(render, values, **settings):
         ({"gitRepositories": {"Docs": {"url": "https://x"}}}, "Docs"),
         ({"httpSources": {"wiki": {"hosts": "x"}}}, "additional properties 'hosts' not allowed"),
         ({"image": {"digest": "latest"}}, "at '/image/digest'"),
+        ({"api": {"podDisruptionBudget": {"maxUnavailable": "0%"}}}, "at '/api/podDisruptionBudget/maxUnavailable'"),
+        ({"operator": {"namespaces": ["a", "b", "a"]}}, "at '/operator/namespaces': items at 0 and 2 are equal"),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )

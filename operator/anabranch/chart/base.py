@@ -68,6 +68,6 @@ class DisruptionBudget(Values):
     enabled: bool = Field(
         default=True, description="Whether there is a PodDisruptionBudget. There is none for a single replica."
     )
-    max_unavailable: Annotated[int, Field(ge=1)] | Annotated[str, StringConstraints(pattern=r"^[0-9]{1,2}%$")] = Field(
+    max_unavailable: Annotated[int, Field(ge=1)] | Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]?%$")] = Field(
         default=1, description="Pods that may be away at once: a number, or a percentage such as `25%`."
     )

@@ -48,6 +48,11 @@ class NetworkPolicies(Values):
     api_server_ports: list[Port] = Field(
         default_factory=lambda: [443, 6443], min_length=1, description="Ports of the Kubernetes API server."
     )
+    dns_ports: list[Port] = Field(
+        default_factory=lambda: [53],
+        min_length=1,
+        description="Ports of the cluster's DNS, as its pods listen: 5353 for that of OpenShift.",
+    )
     database_ports: list[Port] = Field(default_factory=lambda: [5432], min_length=1, description="Ports of Postgres.")
     extra_egress: list[Anything] = Field(
         default_factory=list,

@@ -44,6 +44,7 @@ class Operator(Pods):
     workers: Annotated[int, Field(ge=1, le=64)] = Field(default=4, description="Jobs that each works on at once.")
     namespaces: list[Name] = Field(
         default_factory=list,
+        json_schema_extra={"uniqueItems": True},
         description="Serve only these, which must exist; its rights are then confined to them. Empty: all namespaces.",
     )
     git_credentials_secret: OptionalName = Field(
