@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,10 @@ import yaml
 from tests.chart.rendering import CERT_MANAGER, CLOUDNATIVEPG, CNPG, EXISTING, NAMESPACE, TRIAL, HelmError
 
 from anabranch.api.settings import Settings
+from anabranch.chart.values import ChartValues
 from anabranch.consolidation.sources import SourcesConfig
+from anabranch.controllers.operator import CONNECTIONS
+from anabranch.store.database import Database
 
 PLAIN = {"ANABRANCH_API_DSN": "postgresql://x", "ANABRANCH_CURSOR_KEYS": "k" * 32}
 """The least that the API needs to be told."""
@@ -399,6 +403,21 @@ def test_cloudnativepg_runs_a_cluster_that_the_roles_log_in_to(render):
         assert found["type"] == "kubernetes.io/basic-auth"
         assert "sslmode=verify-full&sslrootcert=/etc/anabranch/database/ca.crt" in found["stringData"]["dsn"]
     assert rendered.env("anabranch-migrate") == {"ANABRANCH_MIGRATE_DSN": ("anabranch-database-migrate", "dsn")}
+
+
+def test_cloudnativepg_has_connections_for_all_that_the_defaults_may_start(render):
+    def most(database):
+        cluster = render({"database": {"mode": "cloudnativepg", "cloudnativepg": database}}, apis=(CNPG,))
+        return cluster.get("Cluster", "anabranch-database")["spec"]["postgresql"]["parameters"]["max_connections"]
+
+    pool = inspect.signature(Database.open).parameters["max_size"].default
+    values = ChartValues()
+    # While they roll there is one more of each; each process listens by a connection beside its pool.
+    programs = (values.api.autoscaling.max_replicas + 1) * (pool + 1) + (values.operator.replicas + 1) * (
+        CONNECTIONS + 1
+    )
+    assert programs + 20 <= int(most({}))  # the rest is for the migration, for replication and for people
+    assert most({"extraSpec": {"postgresql": {"parameters": {"max_connections": "500"}}}}) == "500"
 
 
 def test_cloudnativepg_has_to_be_installed(render):

@@ -61,7 +61,9 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _GRACE_SECONDS: Final = 5.0
-_CONNECTIONS: Final = 20
+CONNECTIONS: Final = 20
+"""To Postgres at most, besides the one that listens."""
+
 _AT_ONCE: Final = 100
 
 
@@ -247,7 +249,7 @@ class _NotTheirs(frozenset["asyncio.Task[Any]"]):
 @contextlib.asynccontextmanager
 async def _opened(settings: Settings) -> AsyncIterator[tuple[Database, KubeClient]]:
     """The database, with the schema of this release, and the API server."""
-    db = await Database.open(settings.dsn, application_name="anabranch-operator", max_size=_CONNECTIONS)
+    db = await Database.open(settings.dsn, application_name="anabranch-operator", max_size=CONNECTIONS)
     try:
         async with db.connection() as conn:
             await migrate.check(conn)
