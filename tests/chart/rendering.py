@@ -125,6 +125,11 @@ class Helm:
     def _render(self, values: str, apis: tuple[str, ...], namespace: str) -> Rendered:
         return Rendered(tuple(filter(None, yaml.load_all(self.text(values, apis, namespace), Loader=Strict))))
 
+    def notes(self, values: dict[str, Any]) -> str:
+        """What it tells whoever installs it."""
+        given = ["--dry-run=client", f"--namespace={NAMESPACE}", "--values=-"]
+        return self.run("install", "anabranch", str(CHART), *given, stdin=json.dumps(values)).split("\nNOTES:\n")[1]
+
     def text(self, values: str, apis: tuple[str, ...] = (), namespace: str = NAMESPACE) -> str:
         """The same, as it prints it."""
         given = [f"--api-versions={api}" for api in apis]

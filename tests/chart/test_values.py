@@ -326,6 +326,12 @@ def test_the_migration_is_no_hook_and_has_a_new_name_whenever_it_changes(render)
     assert plain["spec"]["template"]["spec"]["containers"][0]["args"] == ["migrate", "--wait-server=120"]
 
 
+def test_the_notes_name_the_job_that_migrates_or_say_that_there_is_none(helm, render):
+    (job,) = [name for name in render().names("Job") if name.startswith("anabranch-migrate")]
+    assert f"job/{job})" in helm.notes(EXISTING)
+    assert "run `anabranch migrate`" in helm.notes({**EXISTING, "migration": {"enabled": False}})
+
+
 def test_without_the_migration_the_pods_wait_for_somebody_elses(render):
     rendered = render({**EXISTING, "migration": {"enabled": False}})
     assert not [each for each in rendered.of("Job") if each["metadata"]["name"].startswith("anabranch-migrate")]

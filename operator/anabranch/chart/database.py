@@ -66,7 +66,9 @@ class Trial(Placed):
         default=999, description="User id of the server. It must be in the image's `/etc/passwd`."
     )
     storage_size: OptionalQuantity = Field(
-        default="5Gi", description="Size of the volume. Empty: no volume, and the data goes with the pod."
+        default="5Gi",
+        description="Size of the volume. Empty: no volume, and the data goes with the pod. A StatefulSet's cannot be "
+        "changed later.",
     )
     storage_class: OptionalName = Field(default="", description="StorageClass. Empty: the cluster's default.")
     resources: Anything = Field(

@@ -144,7 +144,8 @@ class Api(Pods):
 
     replicas: Annotated[int, Field(ge=1)] = Field(default=2, description="Processes.")
     autoscaling: Autoscaling = Field(
-        default_factory=Autoscaling, description="Follow the load by a HorizontalPodAutoscaler."
+        default_factory=Autoscaling,
+        description="Follow the load by a HorizontalPodAutoscaler, which needs the metrics server.",
     )
     pod_disruption_budget: DisruptionBudget = Field(
         default_factory=DisruptionBudget, description="Its PodDisruptionBudget."
