@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import ssl
 
+import httpx
 import pytest
 from jsonschema import Draft202012Validator
 from mcp import Client
 
+from anabranch.client import AnabranchClient
 from anabranch.mcp import agents, instantkv
 from anabranch.mcp.server import make
 from anabranch.model.errors import ConflictError
@@ -127,3 +130,25 @@ async def test_a_defect_is_answered_without_its_words(caplog):
     assert result.is_error
     assert "secret" not in result.content[0].text
     assert "secret" in caplog.text
+
+
+def test_a_server_of_a_branchs_tools_is_made_anew_without_making_their_schemas_anew(monkeypatch):
+    first = [tool.listed() for tool in instantkv.tools("team", "one")]
+
+    def made(*_args, **_options):
+        raise AssertionError("a schema is made with each call")
+
+    for tool in INSTANTKV:
+        for model in (tool.takes, tool.gives):
+            monkeypatch.setattr(model, "model_json_schema", made)
+    assert [tool.listed() for tool in instantkv.tools("team", "two")] == first
+
+
+async def test_a_client_of_an_application_in_this_process_reads_no_certificates(monkeypatch):
+    def read(*_args, **_options):
+        raise AssertionError("certificates are read for a connection that nobody makes")
+
+    monkeypatch.setattr(httpx, "create_ssl_context", read)
+    monkeypatch.setattr(ssl, "create_default_context", read)
+    async with AnabranchClient("http://localhost", token="t", through=httpx.ASGITransport(app=None)):
+        pass

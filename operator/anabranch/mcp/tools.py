@@ -6,6 +6,7 @@ provenance, so that no client can take it for something that the server says.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -63,8 +64,8 @@ class Tool(Generic[A]):
             name=self.name,
             title=self.title,
             description=self.description,
-            input_schema=self.takes.model_json_schema(),
-            output_schema=_object(self.gives.model_json_schema(mode="serialization")),
+            input_schema=_taken(self.takes),
+            output_schema=_given(self.gives),
             annotations=ToolAnnotations(
                 title=self.title,
                 read_only_hint=not self.writes,
@@ -75,6 +76,16 @@ class Tool(Generic[A]):
         )
 
 
-def _object(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema whose root says that it is an object, as the older revisions of the protocol want it."""
-    return {"type": "object", **schema}
+# A server is made for each call of a branch's tools, and to make their schemas anew takes longer than the call: so they
+# are made once. Nobody changes them.
+
+
+@functools.cache
+def _taken(model: type[BaseModel]) -> dict[str, Any]:
+    return model.model_json_schema()
+
+
+@functools.cache
+def _given(model: type[BaseModel]) -> dict[str, Any]:
+    """The schema, whose root says that it is an object, as the older revisions of the protocol want it."""
+    return {"type": "object", **model.model_json_schema(mode="serialization")}
