@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 
+import httpx
 import pytest
 from tests.store.branching import new_branch
+from tests.store.served import serving
+from tests.store.working import RUN
+from tests.store.world import AGENTS
 
 from anabranch.branches import layers
 from anabranch.branches import private as overlay
@@ -256,3 +260,21 @@ async def test_a_write_and_its_place_in_the_overlay_are_durable_together_or_not_
     async with space.db.connection() as conn:
         row = await private.get(conn, line=space.branch.line, branch_id=space.branch.branch_id, key="kv/knowledge/a")
     assert (row.revision, json.loads(row.body)) == (1, 1)
+
+
+async def test_a_text_that_postgres_cannot_keep_is_refused_wherever_it_stands(db, database):
+    capsule = {"goal": "g", "summary": "s", "next_action": "n"}
+    reference = {"namespace": "n", "key": "a\0", "revision": 1}
+    checkpoint = {"id": "c", "agent_id": "a", "session_id": "s", "capsule": capsule, "references": [reference]}
+    async with serving(db, database.api) as served:
+        await served.world.import_documents({"a": "one"})
+        client = await served.client()
+        await client.create_branch(AGENTS, RUN)
+        base = f"{served.url}/v1/namespaces/{AGENTS}/branches/run/kv/v1/namespaces/knowledge/"
+        async with httpx.AsyncClient(base_url=base, headers={"Authorization": "Bearer ada"}) as http:
+            for answer in (
+                await http.get("records", params={"prefix": "a\0"}),
+                await http.post("checkpoints", json=checkpoint),
+                await http.post("search", json={"query": "a\0"}),
+            ):
+                assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request")

@@ -116,6 +116,7 @@ async def test_a_record_that_marks_itself_is_a_memory_or_is_refused(mind):
         {**envelope, "topic": "Storage"},
         {**envelope, "_instantkv_memory": 2},
         {**envelope, "content": "  "},
+        {**envelope, "content": "a\0b"},
         {"_instantkv_memory": 1},
         {**envelope, "more": 1},
     ):

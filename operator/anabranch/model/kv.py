@@ -22,7 +22,7 @@ from anabranch.model.wire import Wire
 KvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 """Of a namespace, a checkpoint, an agent or a session."""
 
-KvKey = Annotated[str, StringConstraints(min_length=1, max_length=512)]
+KvKey = Annotated[str, StringConstraints(min_length=1, max_length=512, pattern=TEXT_PATTERN)]
 Millis = Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER)]
 Seen = Annotated[int, Field(ge=1, le=MAX_SAFE_INTEGER)]
 """A revision that somebody has seen."""
@@ -102,7 +102,7 @@ class Memory(Wire):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
 
     format: Literal[1] = Field(default=1, alias="_instantkv_memory")
-    content: str
+    content: Text
     topic: str | None
     tags: tuple[str, ...]
     metadata: dict[str, JsonValue]

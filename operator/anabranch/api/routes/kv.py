@@ -42,7 +42,7 @@ from anabranch.model.kv import (
     RememberRequest,
     Ttl,
 )
-from anabranch.model.limits import CONTENT_BYTES, KEY_BYTES, PAGE_DEFAULT, PAGE_MAX
+from anabranch.model.limits import CONTENT_BYTES, KEY_BYTES, PAGE_DEFAULT, PAGE_MAX, TEXT_PATTERN
 
 router = APIRouter(
     prefix="/v1/namespaces/{namespace}/branches/{branch}/kv", route_class=KvRoute, tags=["key-value contract"]
@@ -76,7 +76,7 @@ class WriteQuery(QueryModel):
 class ListQuery(QueryModel):
     """Which records to list."""
 
-    prefix: str = Field("", max_length=KEY_BYTES, description="what their keys begin with")
+    prefix: str = Field("", max_length=KEY_BYTES, pattern=TEXT_PATTERN, description="what their keys begin with")
     limit: int = Field(PAGE_DEFAULT, ge=1, le=PAGE_MAX, description="items at most")
     cursor: str | None = Field(None, max_length=2048, description="`next_cursor` of the page before")
 
