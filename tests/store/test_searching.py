@@ -215,9 +215,44 @@ async def test_an_overlay_that_is_too_large_is_searched_in_part_and_the_answer_s
         await put(db, branch, key, f"cache {key * 50}")
     page = await found(db, line, "cache", ref=1, branch=branch)
     assert (len(page.hits), page.complete) == (3, True)
-    monkeypatch.setattr(asking, "_OVERLAY_BYTES", 150)
+    monkeypatch.setattr(asking, "_READ_BYTES", 700)
     page = await found(db, line, "cache", ref=1, branch=branch)
     assert ([hit.key for hit in page.hits], page.complete) == (["a", "b"], False)
+
+
+async def test_of_an_overlay_of_any_number_of_small_records_only_so_much_is_ever_read(db):
+    line = await building.new_line(db)
+    await building.import_records(db, line, {})
+    async with db.transaction() as conn:
+        branch = await branching.fork(conn, line)
+        await conn.execute(
+            "INSERT INTO private_records (line, branch_id, key, revision, scope, visibility, content_hash, body,"
+            " base_revision) SELECT $1, $2, 'cache' || n, 1, 'shared', 'private', sha256('1'), '1', 0"
+            " FROM generate_series(1, 2000) AS n",
+            line,
+            branch.branch_id,
+        )
+    async with searching.snapshot(db) as conn:
+        where = {"line": line, "branch_id": branch.branch_id, "words": ["cache"]}
+        some, is_all = await searching.overlay(conn, **where, size=10_000)
+        assert (30 < len(some) < 40, is_all) == (True, False)
+        some, is_all = await searching.overlay(conn, **where, size=1 << 20)
+        assert (len(some), is_all) == (2000, True)
+
+
+async def test_of_what_is_not_indexed_yet_only_so_many_bytes_are_ever_read(db, monkeypatch):
+    line = await building.new_line(db)
+    await building.import_records(db, line, {})
+    await indexed(db, line)
+    large = {key: f"cache {key * 500}" for key in "abc"}
+    await building.publish_versions(db, line, *(version(key, text) for key, text in large.items()))
+    page = await found(db, line, "cache")
+    assert (len(page.hits), page.complete) == (3, True)
+    monkeypatch.setattr(asking, "_READ_BYTES", 1200)
+    page = await found(db, line, "cache")
+    assert ([hit.key for hit in page.hits], page.complete) == (["a", "b"], False)
+    await indexed(db, line)
+    assert (await found(db, line, "cache")).complete
 
 
 async def test_pages_follow_each_other_down_to_a_depth(db, dense, monkeypatch):

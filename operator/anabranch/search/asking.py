@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 _LATE: Final = 1_000
 """Versions that are read if they are not in the index yet; more wait for it."""
 
-_OVERLAY_BYTES: Final = 4 << 20
-"""Of private records that may have a word; they are read, and scored here."""
+_READ_BYTES: Final = 4 << 20
+"""Of those, and of private records that may have a word: they are read, and scored here."""
 
 _LARGE: Final = 64 << 10
 """Bytes of a content from which on it is read by itself, so that a page of them is never in memory at once."""
@@ -193,20 +193,24 @@ async def _late(conn: Connection, asked: Search, *, index: IndexRow, generation:
     line, through = asked.line, index.through
     if await searching.lag(conn, line=line, through=through, generation=generation, limit=_LATE + 1) > _LATE:
         return [], False
-    found = await searching.late(
-        conn, line=line, through=through, generation=generation, scopes=asked.scopes, branch_id=asked.branch_id
+    return await searching.late(
+        conn,
+        line=line,
+        through=through,
+        generation=generation,
+        scopes=asked.scopes,
+        branch_id=asked.branch_id,
+        size=_READ_BYTES,
     )
-    return found, True
 
 
 async def _overlay(conn: Connection, asked: Search, wanted: Sequence[str]) -> tuple[list[FoundRow], bool]:
     """Private records that may have one of the words, and whether those are all."""
     if asked.branch is None:
         return [], True
-    found = await searching.overlay(
-        conn, line=asked.line, branch_id=asked.branch.branch_id, words=wanted, size=_OVERLAY_BYTES
+    return await searching.overlay(
+        conn, line=asked.line, branch_id=asked.branch.branch_id, words=wanted, size=_READ_BYTES
     )
-    return [row for row in found if row.body is not None], all(row.body is not None for row in found)
 
 
 _Counts = list[tuple["FoundRow", Counter[str]]]

@@ -106,26 +106,54 @@ async def lag(conn: Connection, *, line: str, through: int, generation: int, lim
 
 
 async def late(  # noqa: PLR0913  (as `rank`)
-    conn: Connection, *, line: str, through: int, generation: int, scopes: Sequence[str], branch_id: str | None
-) -> list[FoundRow]:
-    """What a generation shows of the versions that begin after another one, as `rank` does."""
-    found = _sql.late(conn, line=line, through=through, generation=generation, scopes=list(scopes), branch_id=branch_id)
-    return await queries.rows(found, _found)
+    conn: Connection,
+    *,
+    line: str,
+    through: int,
+    generation: int,
+    scopes: Sequence[str],
+    branch_id: str | None,
+    size: int,
+) -> tuple[list[FoundRow], bool]:
+    """What a generation shows of the versions that begin after another one, as `rank` does; and whether that is all.
+
+    Args:
+        conn: A connection.
+        line: The line.
+        through: Versions that begin up to here are left out.
+        generation: Of a manifest that the caller has found to be there.
+        scopes: Those to be seen.
+        branch_id: Leave out what this branch has a private record of; None: nothing.
+        size: Bytes of content at most.
+    """
+    found = _sql.late(
+        conn,
+        line=line,
+        through=through,
+        generation=generation,
+        scopes=list(scopes),
+        branch_id=branch_id,
+        bytes=size,
+    )
+    return _whole(await queries.rows(found, _found))
 
 
-async def overlay(conn: Connection, *, line: str, branch_id: str, words: Collection[str], size: int) -> list[FoundRow]:
-    """Private records of a branch that may have some of these words, or words with accents, by key.
+async def overlay(
+    conn: Connection, *, line: str, branch_id: str, words: Collection[str], size: int
+) -> tuple[list[FoundRow], bool]:
+    """Private records of a branch that may have some of these words, or words with accents; and whether those are all.
 
     Args:
         conn: A connection.
         line: The line.
         branch_id: The branch.
         words: As `anabranch.domain.words` gives them.
-        size: Bytes of content after which records come without it.
+        size: Bytes of keys and contents at most, with some for each record.
     """
     # Words are letters and digits: nothing in them means something to LIKE.
     patterns = [f"%{word}%" for word in words if word.isascii()]
-    return await queries.rows(_sql.overlay(conn, line=line, branch_id=branch_id, patterns=patterns, bytes=size), _found)
+    found = _sql.overlay(conn, line=line, branch_id=branch_id, patterns=patterns, bytes=size)
+    return _whole(await queries.rows(found, _found))
 
 
 async def rank(  # noqa: PLR0913  (a search has that many bounds)
@@ -178,3 +206,9 @@ async def rank(  # noqa: PLR0913  (a search has that many bounds)
 
 def _found(row: Any) -> FoundRow:
     return FoundRow(**row)
+
+
+def _whole(found: list[FoundRow]) -> tuple[list[FoundRow], bool]:
+    """Those that came with their content, and whether that is all."""
+    whole = [row for row in found if row.body is not None]
+    return whole, len(whole) == len(found)

@@ -27,30 +27,43 @@ SELECT count(*) FROM (
     LIMIT :limit
 ) AS late;
 
--- name: late(line, through, generation, scopes, branch_id)
+-- name: late(line, through, generation, scopes, branch_id, bytes)
 -- What a generation shows of the versions that began after another one, but for those that a branch has a private record
--- of.
-SELECT r.key, r.revision, r.scope, r.content_hash, c.body, f.body AS fact_body
-FROM record_versions AS r
-JOIN contents AS c ON c.line = :line AND c.content_hash = r.content_hash
-LEFT JOIN facts AS f ON f.line = :line AND f.fact_hash = r.fact_hash
-WHERE r.line = :line AND r.from_generation > :through AND r.from_generation <= :generation
-  AND r.to_generation > :generation AND NOT r.tombstone AND r.scope = ANY(:scopes::text[])
-  AND NOT EXISTS (SELECT FROM private_records AS o
-                  WHERE o.line = :line AND o.branch_id = :branch_id AND o.key = r.key AND o.body IS NOT NULL
-                    AND (o.expires_at IS NULL OR o.expires_at > now()));
+-- of. Only so many bytes of it, by key; one row more, without a content, says that there is more.
+SELECT kept.key, kept.revision, kept.scope, kept.content_hash,
+       (SELECT c.body FROM contents AS c
+        WHERE kept.size <= :bytes AND c.line = :line AND c.content_hash = kept.content_hash) AS body,
+       (SELECT f.body FROM facts AS f WHERE f.line = :line AND f.fact_hash = kept.fact_hash) AS fact_body
+FROM (
+    SELECT r.key, r.revision, r.scope, r.content_hash, r.fact_hash,
+           sum(octet_length(c.body)) OVER (ORDER BY r.key) AS size,
+           sum(octet_length(c.body)) OVER (ORDER BY r.key) - octet_length(c.body) AS before
+    FROM record_versions AS r
+    JOIN contents AS c ON c.line = :line AND c.content_hash = r.content_hash
+    WHERE r.line = :line AND r.from_generation > :through AND r.from_generation <= :generation
+      AND r.to_generation > :generation AND NOT r.tombstone AND r.scope = ANY(:scopes::text[])
+      AND NOT EXISTS (SELECT FROM private_records AS o
+                      WHERE o.line = :line AND o.branch_id = :branch_id AND o.key = r.key AND o.body IS NOT NULL
+                        AND (o.expires_at IS NULL OR o.expires_at > now()))
+) AS kept
+WHERE kept.before <= :bytes;
 
 -- name: overlay(line, branch_id, patterns, bytes)
--- Private records in which words may be: a letter that is no ASCII may be one without its accent. The last of them come
--- without their content, where all together are too large to be looked at.
-SELECT p.key, p.revision, p.scope, p.visibility, p.content_hash,
-       CASE WHEN sum(octet_length(p.body)) OVER (ORDER BY p.key) <= :bytes THEN p.body END AS body
-FROM private_records AS p
-CROSS JOIN LATERAL (SELECT p.key || ' ' || convert_from(p.body, 'UTF8') AS said) AS record
-WHERE p.line = :line AND p.branch_id = :branch_id AND p.body IS NOT NULL
-  AND (p.expires_at IS NULL OR p.expires_at > now())
-  AND (octet_length(record.said) <> char_length(record.said)
-       OR lower(record.said COLLATE "C") LIKE ANY(:patterns::text[]));
+-- Private records in which words may be: a letter that is no ASCII may be one without its accent. Only so many bytes of
+-- them, by key; one row more, without a content, says that there are more. Each costs memory beside what it says.
+SELECT kept.key, kept.revision, kept.scope, kept.visibility, kept.content_hash,
+       CASE WHEN kept.size <= :bytes THEN kept.body END AS body
+FROM (
+    SELECT p.*, cost.bytes AS own, sum(cost.bytes) OVER (ORDER BY p.key) AS size
+    FROM private_records AS p
+    CROSS JOIN LATERAL (SELECT p.key || ' ' || convert_from(p.body, 'UTF8') AS said) AS record
+    CROSS JOIN LATERAL (SELECT octet_length(p.key) + octet_length(p.body) + 256 AS bytes) AS cost
+    WHERE p.line = :line AND p.branch_id = :branch_id AND p.body IS NOT NULL
+      AND (p.expires_at IS NULL OR p.expires_at > now())
+      AND (octet_length(record.said) <> char_length(record.said)
+           OR lower(record.said COLLATE "C") LIKE ANY(:patterns::text[]))
+) AS kept
+WHERE kept.size - kept.own <= :bytes;
 
 -- name: hash_joins()!
 -- From here on in this transaction, join by hashing what is not joined row by row in any case (see `rank`).
