@@ -16,7 +16,13 @@ from anabranch.client.sse import Parser
 from anabranch.domain.cursor import Sealer
 from anabranch.feed import audience, channel, follower, waking
 from anabranch.feed.cursor import Position, unseal
-from anabranch.feed.ends import EndingError, FollowersError, GrantsUnverifiableError, SlowConsumerError
+from anabranch.feed.ends import (
+    EndingError,
+    FollowersError,
+    GrantsChangedError,
+    GrantsUnverifiableError,
+    SlowConsumerError,
+)
 from anabranch.feed.expiry import CursorExpiredError
 from anabranch.feed.live import Live
 from anabranch.model.errors import ForbiddenError, NotFoundError, UnauthenticatedError, UnavailableError
@@ -385,6 +391,21 @@ async def test_events_wait_while_nobody_says_whether_they_may_be_seen(db, line, 
     assert stream.keys == []
     grants.silent.set()
     await stream.until(lambda s: s.keys == ["held"])
+
+
+async def test_what_waits_for_a_slow_client_is_not_given_once_its_scope_is_taken_away(db, line, streams, quick):
+    grants = Grants("shared", "team")
+    slow, idle = await streams(Position(1, 0), grants=grants), await streams(Position(1, 0), grants=grants)
+    await slow.until(lambda s: s.items == ["bookmark"])
+    slow.pause = 0.6
+    await publish(db, line, version("before", 1))
+    await idle.until(lambda s: s.keys == ["before"])
+    await publish(db, line, version("waits", 1, scope="team"))
+    await idle.until(lambda s: s.keys == ["before", "waits"])
+    grants.scopes = {"shared"}
+    assert isinstance(await slow.ended(), GrantsChangedError)
+    assert slow.keys == ["before"]
+    assert not idle.task.done()
 
 
 async def test_a_stream_whose_grants_cannot_be_asked_ends_and_says_so(streams, quick):

@@ -23,6 +23,12 @@ class GrantsUnverifiableError(UnavailableError):
     code: ClassVar[str] = "GrantsUnverifiable"
 
 
+class GrantsChangedError(UnavailableError):
+    """The follower may no longer see something that waits for it."""
+
+    code: ClassVar[str] = "GrantsChanged"
+
+
 class EndingError(UnavailableError):
     """The process that serves the stream is about to end; others go on."""
 

@@ -13,7 +13,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from anabranch.feed.ends import SlowConsumerError
+from anabranch.feed.ends import GrantsChangedError, SlowConsumerError
 from anabranch.model.errors import AnabranchError
 from anabranch.model.limits import FOLLOWER_BYTES, FOLLOWER_EVENTS
 
@@ -108,7 +108,7 @@ class Follower:
         self._is_over = False
         self._waits = False  # for something to take
         self._wake = asyncio.Event()
-        self._queue: deque[tuple[bytes, int]] = deque()
+        self._queue: deque[tuple[bytes, int, frozenset[str]]] = deque()  # bytes, events, scopes that they may be of
         self._events = 0
         self._bytes = 0
 
@@ -133,7 +133,15 @@ class Follower:
         """
         while not self._is_over:
             if self._queue and self.audience.is_sure():
-                body, events = self._queue.popleft()
+                body, events, shows = self._queue.popleft()
+                if not shows <= self.audience.readable:
+                    self.end(
+                        GrantsChangedError(
+                            "You may not read all scopes any more that you could read.",
+                            hint="Go on after the last cursor: what you may see still comes from there.",
+                        )
+                    )
+                    return None
                 self._events -= events
                 self._bytes -= len(body)
                 return body
@@ -173,7 +181,7 @@ class Follower:
                 )
             )
             return
-        self._put(body, len(frames))
+        self._put(body, len(frames), shows=self.audience.readable)
 
     def mark(self, sequence: int, body: bytes) -> None:
         """Give it a cursor that is newer than its last one, and nothing to see."""
@@ -239,7 +247,7 @@ class Follower:
             self.marked = self.told
             body += self.channel.bookmark(page.end)
         if body:
-            self._put(body, len(page.frames))
+            self._put(body, len(page.frames), shows=self.audience.readable)
 
     def _sent(self, body: bytes) -> bool:
         """Whether something could be sent past the queue: if nothing is in it, and what was taken of it is sent."""
@@ -250,10 +258,11 @@ class Follower:
         self.wrote_at = self._clock()
         return True
 
-    def _put(self, body: bytes, events: int) -> None:
+    def _put(self, body: bytes, events: int, *, shows: frozenset[str] = frozenset()) -> None:
+        """Let something wait for it, which may be of these scopes."""
         if self._is_over:
             return
-        self._queue.append((body, events))
+        self._queue.append((body, events, shows))
         self._events += events
         self._bytes += len(body)
         self.wrote_at = self._clock()
