@@ -7,7 +7,7 @@ import json
 
 import httpx
 import pytest
-from tests.store.branching import new_branch
+from tests.store.branching import blocked, new_branch
 from tests.store.served import serving
 from tests.store.working import RUN
 from tests.store.world import AGENTS
@@ -20,6 +20,7 @@ from anabranch.model.errors import (
     InvalidInputError,
     NotFoundError,
     QuotaExceededError,
+    ReclaimedError,
     TooLargeError,
 )
 from anabranch.search.asking import Search, search
@@ -278,3 +279,30 @@ async def test_a_text_that_postgres_cannot_keep_is_refused_wherever_it_stands(db
                 await http.post("search", json={"query": "a\0"}),
             ):
                 assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request")
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [("phase = 'Completed', finished_at = now()", ConflictError), ("kept = 'leaving'", ReclaimedError)],
+    ids=["ended", "removed"],
+)
+async def test_nothing_is_written_to_a_run_that_has_ended_since_the_request_began(db, space, branch, change, error):
+    async with db.connection() as conn:
+        await conn.execute(f"UPDATE branches SET {change}")
+    with pytest.raises(error):
+        await space.put("k", b"1")
+    members = {"content": 1, "scope": "shared", "visibility": None, "expected": None, "readable": ()}
+    with pytest.raises(error):
+        await overlay.put(space.db, branch=branch, key="k", **members)
+    async with db.connection() as conn:
+        assert await conn.fetchval("SELECT count(*) FROM private_records") == 0
+
+
+async def test_a_write_and_the_end_of_its_run_wait_for_each_other(db, space, branch):
+    async with db.transaction() as conn:
+        await conn.fetchval("SELECT true FROM branches WHERE branch_id = $1 FOR UPDATE", branch.branch_id)
+        await conn.execute("UPDATE branches SET kept = 'leaving' WHERE branch_id = $1", branch.branch_id)
+        writing = asyncio.create_task(space.put("k", b"1"))
+        await blocked(db, writing)
+    with pytest.raises(ReclaimedError):
+        await writing

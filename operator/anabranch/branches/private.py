@@ -66,7 +66,8 @@ async def put(  # noqa: PLR0913  (the members of a record)
             hint="Split it into several records, or upload it as evidence.",
             limit=CONTENT_BYTES,
         )
-    async with db.connection() as conn:
+    async with db.transaction() as conn:
+        await branches.hold_live(conn, line=branch.line, branch_id=branch.branch_id)
         base = await layers.beneath(conn, branch, key, scopes=readable)
         if based_on is not None and int(based_on) != base:
             raise ConflictError(

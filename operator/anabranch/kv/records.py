@@ -86,6 +86,7 @@ async def write(  # noqa: PLR0913  (all but what is written by keyword)
     branches.check_live(branch.phase)
 
     async def work(conn: Connection) -> Written:
+        await branches.hold_live(conn, line=place.line, branch_id=place.branch_id)
         usage = await kv.lock(conn, place)
         held = await kv.held(conn, place, key)
         _check(expected, held)

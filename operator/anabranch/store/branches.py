@@ -225,6 +225,22 @@ def check_live(phase: str) -> None:
         raise over(phase)
 
 
+async def hold_live(conn: Connection, *, line: str, branch_id: str) -> None:
+    """Check that a run goes on, and keep it from ending until the transaction does.
+
+    What was read of it when a request began may be half a minute old when its body is there: what is written then to a
+    run that has ended would stay behind when retention removes the rest.
+
+    Raises:
+        ConflictError: If it is over.
+        ReclaimedError: If retention has removed what it brought.
+    """
+    phase = await _sql.hold(conn, line=line, branch_id=branch_id)
+    if phase is None:
+        raise reclaimed()
+    check_live(phase)
+
+
 def over(phase: str) -> ConflictError:
     """The error for what only a run that goes on can do."""
     return ConflictError(f"The run is over: the branch is {phase}.", hint="Fork a new branch.")

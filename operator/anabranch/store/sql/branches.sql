@@ -94,6 +94,11 @@ WHERE line = :line AND branch_id = :branch_id AND phase <> :phase AND phase <> '
   AND (:phase IN ('Denied', 'Expired')
        OR EXISTS (SELECT FROM manifests AS m WHERE m.line = :line AND m.generation = branches.parent_generation));
 
+-- name: hold(line, branch_id)$
+-- The phase of a branch, which does not end, nor lose its data, before the transaction does. Writers do not keep each
+-- other waiting.
+SELECT phase FROM branches WHERE line = :line AND branch_id = :branch_id AND kept = 'whole' FOR KEY SHARE;
+
 -- name: mark_deleted(line, branch_id)!
 -- The resource is gone: there is no status to write any more, and the data stays.
 UPDATE branches
