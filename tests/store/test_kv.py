@@ -298,11 +298,11 @@ async def test_nothing_is_written_to_a_run_that_has_ended_since_the_request_bega
         assert await conn.fetchval("SELECT count(*) FROM private_records") == 0
 
 
-async def test_a_write_and_the_end_of_its_run_wait_for_each_other(db, space, branch):
+async def test_a_write_and_the_end_of_its_run_wait_for_each_other(db, branch):
     async with db.transaction() as conn:
         await conn.fetchval("SELECT true FROM branches WHERE branch_id = $1 FOR UPDATE", branch.branch_id)
         await conn.execute("UPDATE branches SET kept = 'leaving' WHERE branch_id = $1", branch.branch_id)
-        writing = asyncio.create_task(space.put("k", b"1"))
+        writing = asyncio.create_task(Space(db, branch).put("k", b"1"))
         await blocked(db, writing)
     with pytest.raises(ReclaimedError):
         await writing
