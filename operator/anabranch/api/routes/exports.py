@@ -85,9 +85,9 @@ async def export(
     _check_tag(request, tag, offset=query.offset)
 
     async def still_allowed() -> None:
-        await parts.grants.require(at.caller, grants.EXPORT, namespace=namespace, name=name)
+        await parts.grants.require(at.caller, grants.EXPORT, namespace=namespace, name=name, anew=True)
         for grant in (grants.SCOPE_READ, grants.SCOPE_EXPORT):
-            held = await parts.grants.scopes(at.caller, grant, namespace=namespace, scopes=prepared.scopes)
+            held = await parts.grants.scopes(at.caller, grant, namespace=namespace, scopes=prepared.scopes, anew=True)
             exporting.check_scopes(prepared.scopes, held)
 
     headers = {"ETag": tag, "Cache-Control": ASK_AGAIN, "Vary": "Authorization"}
