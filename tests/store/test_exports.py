@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import random
 
 import httpx
 import pytest
@@ -417,3 +418,20 @@ async def test_an_archive_that_is_not_signed_is_not_trusted_by_key(served, clien
     await client.export(TEAM, "facts", tmp_path / "facts")
     with (tmp_path / "facts").open("rb") as opened, pytest.raises(SignatureError, match="not signed"):
         verify(ArchiveReader(opened), public_key=keys[1])
+
+
+async def test_a_client_that_stops_reading_gives_its_turn_back(served, db, monkeypatch):
+    monkeypatch.setattr("anabranch.api.routes.exports.STALLED_SECONDS", 0.3)
+    chance = random.Random(1)
+    for number in range(8):  # more than sockets hold
+        await publish_versions(db, served.line, version(f"large-{number}", chance.randbytes(500_000).hex()))
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port, limit=1)
+    try:
+        writer.write(f"GET {url()} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ada\r\n\r\n".encode())
+        await reader.read(1)
+        assert served.parts.exports._value == 3
+        async with asyncio.timeout(10):
+            while served.parts.exports._value < 4:  # noqa: ASYNC110  (a semaphore tells nobody)
+                await asyncio.sleep(0.05)
+    finally:
+        writer.close()

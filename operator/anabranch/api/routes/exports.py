@@ -1,10 +1,12 @@
 """Exports: a manifest as one archive, as far as the caller may take it away."""
 
-from typing import Annotated
+import asyncio
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import Field
+from starlette.types import Message, Send
 
 from anabranch.api.access import OfBaseline
 from anabranch.api.paging import QueryModel
@@ -21,6 +23,9 @@ from anabranch.model.limits import ARCHIVE_BYTES, LINE_SCOPES
 from anabranch.model.wire import Scope
 
 router = APIRouter(prefix="/v1/namespaces/{namespace}/baselines", route_class=Route, tags=["archives"])
+
+STALLED_SECONDS: Final = 30.0
+"""How long a client may take no bytes; it goes on later from where it was."""
 
 _operation: dict[str, object] = {
     "responses": {
@@ -43,6 +48,19 @@ _operation: dict[str, object] = {
 may_fail(_operation, PreconditionFailedError)
 
 
+class Pushed(StreamingResponse):
+    """A stream that a client must take: one that stops reading would keep its turn from the others."""
+
+    async def stream_response(self, send: Send) -> None:
+        """Send it, each piece in time."""
+
+        async def in_time(message: Message) -> None:
+            async with asyncio.timeout(STALLED_SECONDS):
+                await send(message)
+
+        await super().stream_response(in_time)
+
+
 class ExportQuery(QueryModel):
     """What to export, and from where to go on."""
 
@@ -58,7 +76,7 @@ class ExportQuery(QueryModel):
 
 @router.get(
     "/{baseline}/manifests/{manifest}/export",
-    response_class=StreamingResponse,
+    response_class=Pushed,
     summary="Export a manifest",
     openapi_extra=_operation,
 )
@@ -68,7 +86,7 @@ async def export(
     parts: WithParts,
     query: Annotated[ExportQuery, Query()],
     request: Request,
-) -> StreamingResponse:
+) -> Pushed:
     """A manifest as an archive, which leads to its root.
 
     Records in scopes that you may not export stand in it as bare hashes; one that you ask for by name and may not
@@ -92,7 +110,7 @@ async def export(
 
     headers = {"ETag": tag, "Cache-Control": ASK_AGAIN, "Vary": "Authorization"}
     pieces = exporting.stream(parts.db, prepared, offset=query.offset, check=still_allowed, among=parts.exports)
-    return StreamingResponse(pieces, media_type=MEDIA_TYPE, headers=headers)
+    return Pushed(pieces, media_type=MEDIA_TYPE, headers=headers)
 
 
 @router.get(
