@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 import random
+import socket
 
 import httpx
 import pytest
@@ -423,9 +424,12 @@ async def test_an_archive_that_is_not_signed_is_not_trusted_by_key(served, clien
 async def test_a_client_that_stops_reading_gives_its_turn_back(served, db, monkeypatch):
     monkeypatch.setattr("anabranch.api.routes.exports.STALLED_SECONDS", 0.3)
     chance = random.Random(1)
-    for number in range(8):  # more than sockets hold
-        await publish_versions(db, served.line, version(f"large-{number}", chance.randbytes(500_000).hex()))
-    reader, writer = await asyncio.open_connection("127.0.0.1", served.port, limit=1)
+    large = [version(f"large-{number:02}", chance.randbytes(500_000).hex()) for number in range(24)]
+    await publish_versions(db, served.line, *large)  # more than sockets hold
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    connection.connect(("127.0.0.1", served.port))
+    reader, writer = await asyncio.open_connection(sock=connection, limit=1)
     try:
         writer.write(f"GET {url()} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ada\r\n\r\n".encode())
         await reader.read(1)

@@ -1,6 +1,8 @@
 """Exports: a manifest as one archive, as far as the caller may take it away."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Mapping
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
@@ -49,7 +51,16 @@ may_fail(_operation, PreconditionFailedError)
 
 
 class Pushed(StreamingResponse):
-    """A stream that a client must take: one that stops reading would keep its turn from the others."""
+    """A stream that a client must take: one that stops reading would keep its turn from the others.
+
+    Args:
+        pieces: Closed when the response ends, however it ends: what they hold is let go at once.
+        headers: Beside the media type.
+    """
+
+    def __init__(self, pieces: AsyncGenerator[bytes, None], *, headers: Mapping[str, str]) -> None:
+        super().__init__(pieces, media_type=MEDIA_TYPE, headers=headers)
+        self._pieces = pieces
 
     async def stream_response(self, send: Send) -> None:
         """Send it, each piece in time."""
@@ -58,7 +69,8 @@ class Pushed(StreamingResponse):
             async with asyncio.timeout(STALLED_SECONDS):
                 await send(message)
 
-        await super().stream_response(in_time)
+        async with contextlib.aclosing(self._pieces):
+            await super().stream_response(in_time)
 
 
 class ExportQuery(QueryModel):
@@ -110,7 +122,7 @@ async def export(
 
     headers = {"ETag": tag, "Cache-Control": ASK_AGAIN, "Vary": "Authorization"}
     pieces = exporting.stream(parts.db, prepared, offset=query.offset, check=still_allowed, among=parts.exports)
-    return Pushed(pieces, media_type=MEDIA_TYPE, headers=headers)
+    return Pushed(pieces, headers=headers)
 
 
 @router.get(
