@@ -88,7 +88,7 @@ class ExportQuery(QueryModel):
 
 @router.get(
     "/{baseline}/manifests/{manifest}/export",
-    response_class=Pushed,
+    response_class=StreamingResponse,
     summary="Export a manifest",
     openapi_extra=_operation,
 )
