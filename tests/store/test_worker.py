@@ -576,3 +576,23 @@ async def test_a_branch_that_somebody_else_makes_is_taken_up_by_its_name(place):
     await worker.sync()
     assert await contents(worker) == CONTENTS
     assert (await worker.submit(finding("found", 1))).sequence == 1
+
+
+async def test_a_record_that_was_sent_and_written_again_before_the_answer_came_is_no_conflict(
+    worker, place, monkeypatch
+):
+    await worker.write("mine", "first")
+    put = worker._client.put_private
+
+    async def lost(*arguments, **options):
+        await put(*arguments, **options)
+        raise UnavailableError("The answer is lost.")
+
+    monkeypatch.setattr(worker._client, "put_private", lost)
+    with pytest.raises(UnavailableError):
+        await worker.sync()
+    monkeypatch.undo()
+    await worker.write("mine", "second")
+    await worker.sync()
+    assert (await worker.status()).refused == 0
+    assert (await worker._client.get_private(AGENTS, "run", "mine")).content == "second"

@@ -101,16 +101,26 @@ def unsaved(db: sqlite3.Connection, limit: int) -> Sequence[sqlite3.Row]:
     return db.execute("SELECT * FROM private WHERE dirty AND problem IS NULL ORDER BY key LIMIT ?", (limit,)).fetchall()
 
 
+def sending(db: sqlite3.Connection, key: str, sent: str, *, known: int) -> None:
+    """Note what is about to be sent: should its answer be lost, the API's next revision is known for our own."""
+    db.execute("UPDATE private SET sent = ?, known = ? WHERE key = ?", (sent, known, key))
+
+
+def sent_of(row: sqlite3.Row) -> str:
+    """What names the state of a row that is sent."""
+    return "" if row["deleted"] else str(row["content_hash"])
+
+
 def saved(db: sqlite3.Connection, key: str, *, revision: int, known: int) -> None:
     """The API has a record as it was at a revision here; if it was written since, it stays dirty."""
-    db.execute("UPDATE private SET known = ?, dirty = revision <> ? WHERE key = ?", (known, revision, key))
+    db.execute("UPDATE private SET known = ?, dirty = revision <> ?, sent = NULL WHERE key = ?", (known, revision, key))
     db.execute("DELETE FROM private WHERE key = ? AND deleted AND NOT dirty", (key,))
 
 
 def refused(db: sqlite3.Connection, key: str, *, revision: int, known: int, problem: str) -> None:
     """The API refused a record as it was at a revision here; the next write of it goes over what the API has."""
     db.execute(
-        "UPDATE private SET known = ?, problem = iif(revision = ?, ?, NULL) WHERE key = ?",
+        "UPDATE private SET known = ?, problem = iif(revision = ?, ?, NULL), sent = NULL WHERE key = ?",
         (known, revision, problem, key),
     )
 

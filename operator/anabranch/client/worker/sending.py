@@ -81,9 +81,26 @@ class Sender:
                     await self._file.write(overlay.saved, row["key"], revision=row["revision"], known=known)
         return refused
 
+    async def _known(self, branch_id: str, row: sqlite3.Row) -> int:
+        """The revision that the API has of a record, as far as it is of this worker's making.
+
+        The answer to what was sent last may have been lost, and the record been written again since.
+        """
+        known = int(row["known"])
+        if row["sent"] is None or row["sent"] == overlay.sent_of(row):
+            return known
+        try:
+            found = await self._client.get_private(self._namespace, branch_id, row["key"])
+        except NotFoundError:
+            await self._client.branch(self._namespace, branch_id)  # it is the record that is absent, and not the branch
+            return 0 if row["sent"] == "" else known
+        own = found.content_hash == row["sent"] and int(found.revision) > known
+        return int(found.revision) if own else known
+
     async def _send_record(self, branch_id: str, row: sqlite3.Row) -> int:
         """Send a private record as it is now; the revision that the API has then, 0 for none."""
-        key, known = row["key"], row["known"]
+        key, known = row["key"], await self._known(branch_id, row)
+        await self._file.write(overlay.sending, key, overlay.sent_of(row), known=known)
         try:
             if row["deleted"]:
                 if known:
