@@ -65,6 +65,7 @@ def explore(served, operation, mode):
     @settings(
         max_examples=EXAMPLES,
         deadline=None,
+        derandomize=True,
         database=None,
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),

@@ -13,7 +13,7 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 
 from anabranch.api.problems import MEND, TooSlowError
-from anabranch.api.routing import Route
+from anabranch.api.routing import Route, may_fail
 from anabranch.identity.answers import BusyError
 from anabranch.model import misfits
 from anabranch.model.errors import (
@@ -70,6 +70,7 @@ class KvRoute(Route):
         super().__init__(*args, **kwargs)
         operation = self.openapi_extra or {}
         operation["responses"] = _documented(operation.get("responses", {}))
+        may_fail(operation, InvalidInputError)  # a path with a control character is no path of any route
         self.openapi_extra = operation
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
