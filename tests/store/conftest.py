@@ -105,7 +105,7 @@ async def api_db(database) -> AsyncIterator[store.Database]:
 @pytest.fixture
 async def place(db, database, monkeypatch, tmp_path) -> AsyncIterator[Place]:
     """A Baseline behind a real API, for workers that do not wait long between attempts."""
-    monkeypatch.setattr(transport, "_pause", lambda _attempt: 0.001)
+    monkeypatch.setattr(transport, "pause", lambda _attempt: 0.001)
     async with serving(db, database.api) as served:
         place = Place(served, tmp_path)
         await place.set_up()

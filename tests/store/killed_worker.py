@@ -22,7 +22,7 @@ def tell(*words: object) -> None:
 
 
 async def main(file: str, url: str, first: int) -> None:
-    transport._pause = lambda _attempt: 0.01
+    transport.pause = lambda _attempt: 0.01
     async with (
         AnabranchClient(url, token="ada") as client,
         await Worker.open(Path(file), client, namespace=AGENTS, branch=RUN) as worker,

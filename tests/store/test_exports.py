@@ -20,6 +20,7 @@ from anabranch.archive import ArchiveReader, ArchiveRecord, ArchiveTornError, Wi
 from anabranch.archive.verifying import verify
 from anabranch.baselines import exporting
 from anabranch.client import exports as client_exports
+from anabranch.client import transport
 from anabranch.domain import signing
 from anabranch.domain.signing import SignatureError, Signer
 from anabranch.identity import grants
@@ -30,7 +31,7 @@ CONTENTS = {"a": "one", "b": "two", "c": "three"}
 
 @pytest.fixture
 async def served(db, database, monkeypatch):
-    monkeypatch.setattr(client_exports, "_LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(transport, "pause", lambda _attempt: 0.01)
     async with serving(db, database.api) as served:
         served.line = (await served.world.import_documents(CONTENTS)).line.line
         await publish_versions(

@@ -578,10 +578,11 @@ async def test_a_branch_that_somebody_else_makes_is_taken_up_by_its_name(place):
     assert (await worker.submit(finding("found", 1))).sequence == 1
 
 
+@pytest.mark.parametrize("again", [("second", "private"), ("first", "shareable"), (None, "private")])
 async def test_a_record_that_was_sent_and_written_again_before_the_answer_came_is_no_conflict(
-    worker, place, monkeypatch
+    worker, monkeypatch, again
 ):
-    await worker.write("mine", "first")
+    await worker.write("mine", "first", visibility="private")
     put = worker._client.put_private
 
     async def lost(*arguments, **options):
@@ -592,7 +593,14 @@ async def test_a_record_that_was_sent_and_written_again_before_the_answer_came_i
     with pytest.raises(UnavailableError):
         await worker.sync()
     monkeypatch.undo()
-    await worker.write("mine", "second")
+    content, visibility = again
+    await (worker.delete("mine") if content is None else worker.write("mine", content, visibility=visibility))
     await worker.sync()
-    assert (await worker.status()).refused == 0
-    assert (await worker._client.get_private(AGENTS, "run", "mine")).content == "second"
+    status = await worker.status()
+    assert (status.unsaved, status.refused) == (0, 0)
+    if content is None:
+        with pytest.raises(NotFoundError):
+            await worker._client.get_private(AGENTS, "run", "mine")
+    else:
+        there = await worker._client.get_private(AGENTS, "run", "mine")
+        assert (there.content, there.visibility) == again

@@ -102,7 +102,7 @@ def problem(status: int, code: str, **extra: object) -> tuple:
 
 @pytest.fixture
 async def api(monkeypatch):
-    monkeypatch.setattr(transport, "_pause", lambda _attempt: 0.001)
+    monkeypatch.setattr(transport, "pause", lambda _attempt: 0.001)
     api = Api()
     server = await asyncio.start_server(api.serve, "127.0.0.1", 0)
     api.port = server.sockets[0].getsockname()[1]

@@ -6,25 +6,22 @@ import asyncio
 import contextlib
 import json
 import os
-import random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
 from anabranch.archive import ArchiveReader
 from anabranch.archive.errors import ArchiveDigestError, ArchiveFormatError
 from anabranch.archive.verifying import VerifiedArchive, verify
+from anabranch.client import transport
 from anabranch.client.baselines import BaselineCalls
 from anabranch.client.errors import error_of
 from anabranch.client.transport import ATTEMPTS, path
-from anabranch.domain.backoff import delay
 from anabranch.model.errors import PreconditionFailedError, UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
-
-_LONGEST_PAUSE: Final = 5.0
 
 
 class ExportCalls(BaselineCalls):
@@ -78,7 +75,7 @@ class ExportCalls(BaselineCalls):
                         f"The export broke off after {part.size} bytes: {str(error) or type(error).__name__}.",
                         hint="Call it again: it goes on from there.",
                     ) from error
-                await asyncio.sleep(delay(attempt, chance=random.random(), limit=_LONGEST_PAUSE))  # noqa: S311  (jitter)
+                await asyncio.sleep(transport.pause(attempt))
             else:
                 break
             finally:

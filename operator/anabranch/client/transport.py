@@ -155,7 +155,7 @@ class Transport:
                 problem = error_of(response)
                 if last or not repeatable or response.status_code not in {502, 503, 504}:
                     raise problem
-            await asyncio.sleep(_pause(attempt))
+            await asyncio.sleep(pause(attempt))
         raise AssertionError("the last attempt returns or raises")
 
     @contextlib.asynccontextmanager
@@ -234,7 +234,8 @@ def _encoded(part: str | int) -> str:
     return text.replace(".", "%2E") if text in {".", ".."} else text
 
 
-def _pause(attempt: int) -> float:
+def pause(attempt: int) -> float:
+    """Seconds to wait before another attempt."""
     chance = random.random()  # noqa: S311  (it spreads retries, it keeps no secret)
     return delay(attempt, chance=chance, base=_FIRST_PAUSE, limit=_LONGEST_PAUSE)
 

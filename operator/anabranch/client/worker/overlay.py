@@ -108,7 +108,12 @@ def sending(db: sqlite3.Connection, key: str, sent: str, *, known: int) -> None:
 
 def sent_of(row: sqlite3.Row) -> str:
     """What names the state of a row that is sent."""
-    return "" if row["deleted"] else str(row["content_hash"])
+    return "" if row["deleted"] else f"{row['content_hash']} {row['scope']} {row['visibility']}"
+
+
+def was_sent(row: sqlite3.Row, record: PrivateRecord) -> bool:
+    """Whether the API has what was sent of a row last, which may be written otherwise by now."""
+    return bool(row["sent"] == f"{record.content_hash} {record.scope} {record.visibility}")
 
 
 def saved(db: sqlite3.Connection, key: str, *, revision: int, known: int) -> None:

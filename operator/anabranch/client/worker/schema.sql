@@ -83,7 +83,7 @@ CREATE TABLE private (
     deleted       INTEGER NOT NULL DEFAULT 0,
     dirty         INTEGER NOT NULL DEFAULT 1,
     known         INTEGER NOT NULL DEFAULT 0,      -- revision that the API has; 0: none
-    sent          TEXT,                            -- content hash of what is being sent; '': a deletion; null: nothing
+    sent          TEXT,                            -- what is being sent: its hash, scope, visibility; '': a deletion
     problem       TEXT                             -- why the API refused it
 );
 CREATE INDEX private_dirty ON private (key) WHERE dirty;

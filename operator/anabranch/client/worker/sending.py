@@ -94,7 +94,7 @@ class Sender:
         except NotFoundError:
             await self._client.branch(self._namespace, branch_id)  # it is the record that is absent, and not the branch
             return 0 if row["sent"] == "" else known
-        own = found.content_hash == row["sent"] and int(found.revision) > known
+        own = overlay.was_sent(row, found) and int(found.revision) > known
         return int(found.revision) if own else known
 
     async def _send_record(self, branch_id: str, row: sqlite3.Row) -> int:
