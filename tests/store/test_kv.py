@@ -12,9 +12,10 @@ from tests.store.served import serving
 from tests.store.working import RUN
 from tests.store.world import AGENTS
 
-from anabranch.branches import layers
+from anabranch.branches import evidence, layers
 from anabranch.branches import private as overlay
 from anabranch.kv import records
+from anabranch.model.canonical import sha256
 from anabranch.model.errors import (
     ConflictError,
     InvalidInputError,
@@ -287,15 +288,29 @@ async def test_a_text_that_postgres_cannot_keep_is_refused_wherever_it_stands(db
     ids=["ended", "removed"],
 )
 async def test_nothing_is_written_to_a_run_that_has_ended_since_the_request_began(db, space, branch, change, error):
+    members = {"content": 1, "scope": "shared", "visibility": None, "expected": None, "readable": ()}
+    await space.put("there", b"1")
+    await overlay.put(space.db, branch=branch, key="there", **members)
     async with db.connection() as conn:
         await conn.execute(f"UPDATE branches SET {change}")
-    with pytest.raises(error):
-        await space.put("k", b"1")
-    members = {"content": 1, "scope": "shared", "visibility": None, "expected": None, "readable": ()}
-    with pytest.raises(error):
-        await overlay.put(space.db, branch=branch, key="k", **members)
+        before = await conn.fetch("SELECT key, revision, body FROM private_records ORDER BY key")
+    blob = b"evidence"
+    attempts = [
+        lambda: space.put("k", b"1"),
+        lambda: space.delete("there"),
+        lambda: overlay.put(space.db, branch=branch, key="k", **members),
+        lambda: overlay.delete(space.db, branch=branch, key="there", expected=None),
+    ]
+    if error is ReclaimedError:  # a run that has only ended may still be told what its findings rest on
+        attempts.append(
+            lambda: evidence.keep(space.db, branch, digest=sha256(blob), media_type="text/plain", body=blob)
+        )
+    for attempt in attempts:
+        with pytest.raises(error):
+            await attempt()
     async with db.connection() as conn:
-        assert await conn.fetchval("SELECT count(*) FROM private_records") == 0
+        assert await conn.fetch("SELECT key, revision, body FROM private_records ORDER BY key") == before
+        assert await conn.fetchval("SELECT count(*) FROM evidence") == 0
 
 
 async def test_a_write_and_the_end_of_its_run_wait_for_each_other(db, branch):

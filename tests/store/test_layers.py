@@ -10,7 +10,9 @@ from anabranch.branches import following, layers, private
 from anabranch.domain.cursor import Sealer
 from anabranch.feed.cursor import Position, seal
 from anabranch.feed.expiry import CursorExpiredError
+from anabranch.kv import records as kv_records
 from anabranch.model.errors import GoneError, NotFoundError
+from anabranch.store import private as private_rows
 from anabranch.store import pruning, restoring
 
 SEALER = Sealer([b"k" * 32])
@@ -162,3 +164,22 @@ async def test_after_a_restore_from_backup_a_place_of_before_shows_nothing(world
     with pytest.raises(CursorExpiredError):
         await seen(world, run)
     assert await seen(world, run, layer="base") == ("base", "first")
+
+
+async def test_a_key_value_record_is_based_on_what_the_agent_saw_when_it_wrote_it(world):
+    run = await world.apply_branch("run")
+
+    async def put():
+        await kv_records.put(
+            world.db, run, namespace="notes", key="tide", raw=b"1", ttl_seconds=None, expected=None, readable=SCOPES
+        )
+        async with world.db.connection() as conn:
+            row = await private_rows.get(conn, line=run.line, branch_id=run.branch_id, key="kv/notes/tide")
+        return row.base_revision
+
+    assert await put() == 0
+    await publish(world, run, building.version("kv/notes/tide", "published"))
+    await follow(world, run, 1)
+    assert await put() == 0, "it is written over, and has the base that it had"
+    await kv_records.delete(world.db, run, namespace="notes", key="tide", expected=None)
+    assert await put() == 2, "it is written anew, on what is followed by now"

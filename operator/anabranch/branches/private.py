@@ -102,7 +102,8 @@ async def delete(db: Database, *, branch: BranchRow, key: str, expected: int | N
     """
     branches.check_live(branch.phase)
     _check_own(key)
-    async with db.connection() as conn:
+    async with db.transaction() as conn:
+        await branches.hold_live(conn, line=branch.line, branch_id=branch.branch_id)
         return await private.delete(conn, line=branch.line, branch_id=branch.branch_id, key=key, expected=expected)
 
 

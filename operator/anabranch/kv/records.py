@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from anabranch.branches import layers
 from anabranch.kv.values import check_memory_key, check_record_key, read
 from anabranch.model.errors import ConflictError, NotFoundError
 from anabranch.model.kv import KvReceipt, KvRecordInfo, KvStats
 from anabranch.model.limits import IN_LOOP_BYTES
-from anabranch.store import branches, kv, records
+from anabranch.store import branches, kv
 from anabranch.store.kv import Place
 
 if TYPE_CHECKING:
@@ -86,18 +87,11 @@ async def write(  # noqa: PLR0913  (all but what is written by keyword)
     branches.check_live(branch.phase)
 
     async def work(conn: Connection) -> Written:
-        await branches.hold_live(conn, line=place.line, branch_id=place.branch_id)
         usage = await kv.lock(conn, place)
         held = await kv.held(conn, place, key)
         _check(expected, held)
         entries, size = (1, len(key.encode()) + len(value.raw)) if held is None else (0, len(value.raw) - held.size)
-        _, base = await records.read(
-            conn,
-            line=place.line,
-            generation=branch.parent_generation,
-            key=place.private_key(key),
-            scopes=readable,
-        )
+        base = await layers.beneath(conn, branch, place.private_key(key), scopes=readable)
         return await kv.put(
             conn,
             place,
@@ -105,7 +99,7 @@ async def write(  # noqa: PLR0913  (all but what is written by keyword)
             value=value,
             usage=usage.with_more(writes=1, entries=entries, size=size),
             visibility=branch.sharing_policy.get("default", "private"),
-            base_revision=0 if base is None else base.revision,
+            base_revision=base,
             ttl_seconds=ttl_seconds,
         )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.model.errors import NotFoundError, TooLargeError
 from anabranch.model.limits import EVIDENCE_BRANCH_BYTES
-from anabranch.store import queries
+from anabranch.store import branches, queries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,15 +50,19 @@ async def put(  # noqa: PLR0913  (the columns of a blob)
     Raises:
         TooLargeError: If the branch would hold more than 256 MiB.
         NotFoundError: If there is no such branch.
+        ReclaimedError: If retention has removed what the run brought.
     """
     if await exists(conn, line=line, branch_id=branch_id, digests=[digest]):
         return False
     async with conn.transaction():
-        if not await _sql.lock(conn, line=line, branch_id=branch_id):
+        kept = await _sql.lock(conn, line=line, branch_id=branch_id)
+        if kept is None:
             raise NotFoundError(f"There is no branch {branch_id}.", hint="Use the id in the Branch's status.")
+        if kept != "whole":
+            raise branches.reclaimed()
         if await exists(conn, line=line, branch_id=branch_id, digests=[digest]):
             return False
-        kept = await _sql.put(
+        added = await _sql.put(
             conn,
             line=line,
             branch_id=branch_id,
@@ -68,7 +72,7 @@ async def put(  # noqa: PLR0913  (the columns of a blob)
             body=body,
             budget=EVIDENCE_BRANCH_BYTES,
         )
-    if not kept:
+    if not added:
         raise TooLargeError(
             f"With these {len(body)} bytes the branch's evidence would exceed {EVIDENCE_BRANCH_BYTES} bytes.",
             hint="Cite a Git commit or a configured https host instead of uploading, or fork a new branch.",

@@ -14,9 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from anabranch.model.errors import NotFoundError, QuotaExceededError
+from anabranch.model.errors import QuotaExceededError
 from anabranch.model.limits import KV_BYTES, KV_ENTRIES, KV_NAMESPACES
-from anabranch.store import queries
+from anabranch.store import branches, queries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -179,16 +179,19 @@ class KvInfo:
 async def lock(conn: Connection, place: Place) -> Usage:
     """What a namespace holds, for who will write to it in this transaction. It is made if it is not there.
 
+    The run is kept from ending until the transaction does.
+
     Raises:
-        NotFoundError: If there is no such branch.
+        ConflictError: If the run is over.
+        ReclaimedError: If retention has removed what it brought, or there is no such branch.
         QuotaExceededError: If the branch has as many namespaces as it may.
     """
     where = {"line": place.line, "branch_id": place.branch_id, "namespace": place.namespace}
     bounds = {"low": place.low, "high": place.high}
+    await branches.hold_live(conn, line=place.line, branch_id=place.branch_id)
     found = await _sql.lock(conn, **where, **bounds)
     if found is None:
-        if not await _sql.lock_branch(conn, line=place.line, branch_id=place.branch_id):
-            raise NotFoundError(f"There is no branch {place.branch_id}.", hint="Use the id in the Branch's status.")
+        await _sql.lock_branch(conn, line=place.line, branch_id=place.branch_id)
         await _sql.open(conn, **where, most=KV_NAMESPACES)
         found = await _sql.lock(conn, **where, **bounds)
     if found is None:
@@ -236,7 +239,7 @@ async def put(  # noqa: PLR0913  (all but the place and the key by keyword)
         value: What to keep.
         usage: What the namespace holds with it; its revision becomes the record's.
         visibility: Of the overlay's record.
-        base_revision: Of the overlay's key in the parent manifest; kept from its first write on.
+        base_revision: Of the record beneath the overlay that it is based on; kept from its first write on.
         ttl_seconds: Until nobody sees it any more; None: for ever.
     """
     labels = value.labels

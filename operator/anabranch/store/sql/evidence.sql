@@ -1,6 +1,7 @@
 -- name: lock(line, branch_id)$
--- One upload to a branch at a time, so that its budget holds; receipts are not kept waiting.
-SELECT true FROM branches WHERE line = :line AND branch_id = :branch_id FOR NO KEY UPDATE;
+-- One upload to a branch at a time, so that its budget holds; receipts are not kept waiting. What is kept of the branch:
+-- where retention removes what a run brought, it would leave behind what comes now.
+SELECT kept FROM branches WHERE line = :line AND branch_id = :branch_id FOR NO KEY UPDATE;
 
 -- name: put(line, branch_id, digest, size, media_type, body, budget)$
 -- Keep a blob unless the branch would be over its budget; no value: it would.

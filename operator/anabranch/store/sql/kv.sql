@@ -66,7 +66,8 @@ WITH counted AS (
             now() + make_interval(secs => :ttl_seconds::float8))
     ON CONFLICT (line, branch_id, key) DO UPDATE
     SET revision = p.revision + 1, scope = excluded.scope, visibility = excluded.visibility,
-        content_hash = excluded.content_hash, body = excluded.body, expires_at = excluded.expires_at, updated_at = now()
+        content_hash = excluded.content_hash, body = excluded.body, expires_at = excluded.expires_at, updated_at = now(),
+        base_revision = CASE WHEN p.body IS NULL THEN excluded.base_revision ELSE p.base_revision END
     RETURNING updated_at, expires_at
 ), written AS (
     INSERT INTO kv_records AS r
