@@ -19,7 +19,7 @@ from tests.chart.rendering import TRIAL
 from anabranch.devcluster import postgres
 from anabranch.devcluster.ports import free
 from anabranch.devcluster.processes import identity
-from anabranch.store import migrate
+from anabranch.store import migrate, roles
 
 PASSWORD = "trial-password"
 
@@ -96,8 +96,8 @@ async def test_a_first_start_that_was_cut_short_is_made_good_and_data_stays(star
     process, dsn = start()
     conn = await connect(dsn)
     await conn.close()
-    passwords = migrate.RolePasswords(migrate="m", operator="o", api="a")
-    await migrate.ensure_roles(dsn, passwords)
+    passwords = roles.RolePasswords(migrate="m", operator="o", api="a")
+    await roles.ensure_roles(dsn, passwords)
     await migrate.upgrade(dsn, password=passwords.migrate)
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 0

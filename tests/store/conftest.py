@@ -16,6 +16,7 @@ from anabranch.devcluster.postgres import with_database
 from anabranch.devcluster.stack import TEMPORARY
 from anabranch.store import database as store
 from anabranch.store import migrate
+from anabranch.store import roles as database_roles
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -33,15 +34,15 @@ class Database:
 
 
 @pytest.fixture(scope="session")
-async def role_passwords(postgres_server) -> AsyncIterator[migrate.RolePasswords]:
+async def role_passwords(postgres_server) -> AsyncIterator[database_roles.RolePasswords]:
     """The passwords of this run; on a server that already has such roles from elsewhere, the run ends here."""
     roles = (migrate.MIGRATE_ROLE, migrate.OPERATOR_ROLE, migrate.API_ROLE)
     await databases.claim_roles(postgres_server.dsn, roles, owner=TEMPORARY)
-    yield migrate.RolePasswords(**{role: secrets.token_urlsafe(18) for role in ("migrate", "operator", "api")})
+    yield database_roles.RolePasswords(**{role: secrets.token_urlsafe(18) for role in ("migrate", "operator", "api")})
     await databases.leave(postgres_server.dsn, roles, owner=TEMPORARY)
 
 
-def addresses(server: str, name: str, passwords: migrate.RolePasswords) -> Database:
+def addresses(server: str, name: str, passwords: database_roles.RolePasswords) -> Database:
     def address(role: str, password: str) -> str:
         return with_database(server, name, user=role, password=password)
 
@@ -60,7 +61,7 @@ async def empty_database(postgres_server, role_passwords) -> AsyncIterator[Datab
     name = f"empty_{secrets.token_hex(6)}"
     await databases.create(postgres_server.dsn, name, owner=TEMPORARY)
     made = addresses(postgres_server.dsn, name, role_passwords)
-    await migrate.ensure_roles(made.admin, role_passwords)
+    await database_roles.ensure_roles(made.admin, role_passwords)
     yield made
     await databases.drop(postgres_server.dsn, name)
 
@@ -71,7 +72,7 @@ async def template(postgres_server, role_passwords) -> AsyncIterator[Database]:
     name = f"template_{secrets.token_hex(6)}"
     await databases.create(postgres_server.dsn, name, owner=TEMPORARY)
     made = addresses(postgres_server.dsn, name, role_passwords)
-    await migrate.ensure_roles(made.admin, role_passwords)
+    await database_roles.ensure_roles(made.admin, role_passwords)
     await migrate.upgrade(made.migrate)
     yield made
     await databases.drop(postgres_server.dsn, name)

@@ -20,7 +20,7 @@ from anabranch.devcluster.postgres import with_database
 from anabranch.devcluster.processes import Processes
 from anabranch.identity import grants
 from anabranch.model.errors import PreconditionFailedError
-from anabranch.store import database, migrate
+from anabranch.store import database, migrate, roles
 
 SCOPES = ["shared"]
 
@@ -92,8 +92,8 @@ async def test_gate_2a_workers_fork_the_same_and_different_snapshots_and_lineage
     """Gate 2a, historical branches: "Workers fork the same and different retained snapshots; lineage survives restart;
     unauthorized or expired snapshots are denied". (The last part is the next test.)
     """
-    passwords = migrate.RolePasswords(migrate="m", operator="o", api="a")
-    await migrate.ensure_roles(server.dsn, passwords)
+    passwords = roles.RolePasswords(migrate="m", operator="o", api="a")
+    await roles.ensure_roles(server.dsn, passwords)
     await migrate.upgrade(with_database(server.dsn, "postgres", user=migrate.MIGRATE_ROLE, password="m"))
     db = await database.Database.open(server.dsn, application_name="before")
     world = World(db)

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from anabranch.model.errors import InvalidInputError, UnavailableError
-from anabranch.store import migrate
+from anabranch.store import migrate, roles
 
 
 async def fetch(dsn, sql, *args):
@@ -104,20 +104,20 @@ async def test_migrating_to_an_older_release_that_a_newer_schema_does_not_allow_
 
 
 async def test_roles_are_made_by_several_at_once_and_log_in(empty_database, role_passwords):
-    await asyncio.gather(*(migrate.ensure_roles(empty_database.admin, role_passwords) for _ in range(3)))
+    await asyncio.gather(*(roles.ensure_roles(empty_database.admin, role_passwords) for _ in range(3)))
     for dsn in (empty_database.migrate, empty_database.operator, empty_database.api):
         assert await fetch(dsn, "SELECT 1 AS one") == [(1,)]
 
 
 async def test_a_changed_password_takes_effect(postgres_server, empty_database, role_passwords):
     changed = dataclasses.replace(role_passwords, api="another-one")
-    await migrate.ensure_roles(empty_database.admin, changed)
+    await roles.ensure_roles(empty_database.admin, changed)
     try:
         with pytest.raises(asyncpg.InvalidPasswordError):
             await fetch(empty_database.api, "SELECT 1")
         await fetch(empty_database.api.replace(role_passwords.api, "another-one"), "SELECT 1")
     finally:
-        await migrate.ensure_roles(empty_database.admin, role_passwords)
+        await roles.ensure_roles(empty_database.admin, role_passwords)
 
 
 async def test_the_server_is_given_no_password_in_the_clear(empty_database, role_passwords):
@@ -129,7 +129,7 @@ async def test_the_server_is_given_no_password_in_the_clear(empty_database, role
 @pytest.mark.parametrize("password", ["", "päss"])
 async def test_a_password_that_could_not_log_in_is_refused(empty_database, role_passwords, password):
     with pytest.raises(InvalidInputError):
-        await migrate.ensure_roles(empty_database.admin, dataclasses.replace(role_passwords, api=password))
+        await roles.ensure_roles(empty_database.admin, dataclasses.replace(role_passwords, api=password))
 
 
 async def test_an_unreachable_server_is_unavailable():

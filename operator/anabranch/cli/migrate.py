@@ -9,6 +9,7 @@ import click
 
 from anabranch.model.errors import InvalidInputError
 from anabranch.store import migrate
+from anabranch.store import roles as database_roles
 
 
 @click.command()
@@ -57,12 +58,12 @@ def command(dsn: str, *, roles_from_env: bool, wait: int | None, wait_server: in
     click.echo(f"The database is at schema {found}.")
 
 
-async def _migrate(dsn: str, *, roles: migrate.RolePasswords | None, patience: int) -> str:
+async def _migrate(dsn: str, *, roles: database_roles.RolePasswords | None, patience: int) -> str:
     if patience:
         await migrate.wait_for_server(dsn, seconds=patience, say=_say)
     if roles is None:
         return await migrate.upgrade(dsn)
-    await migrate.ensure_roles(dsn, roles)
+    await database_roles.ensure_roles(dsn, roles)
     return await migrate.upgrade(dsn, password=roles.migrate)
 
 
@@ -70,8 +71,8 @@ def _say(text: str) -> None:
     click.echo(text, err=True)
 
 
-def _passwords() -> migrate.RolePasswords:
+def _passwords() -> database_roles.RolePasswords:
     names = {part: f"ANABRANCH_{part.upper()}_PASSWORD" for part in ("migrate", "operator", "api")}
     if missing := [name for name in names.values() if not os.environ.get(name)]:
         raise InvalidInputError(f"Not set: {', '.join(missing)}.", hint="Set a password for each role.")
-    return migrate.RolePasswords(**{part: os.environ[name] for part, name in names.items()})
+    return database_roles.RolePasswords(**{part: os.environ[name] for part, name in names.items()})

@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pydantic import BaseModel, Field, JsonValue
+from pydantic import BaseModel
 
 from anabranch.client.transport import parse as parse_answer
 from anabranch.client.transport import path
+from anabranch.mcp.instantkv_arguments import (
+    Browse,
+    DeleteCheckpoint,
+    Deleted,
+    Forget,
+    ListMemory,
+    MemoryKey,
+    PutMemory,
+    Recall,
+    Record,
+    Remember,
+    RestoreMemory,
+    SaveCheckpoint,
+    Search,
+)
 from anabranch.mcp.tools import Tool
 from anabranch.model.canonical import parse_json
 from anabranch.model.errors import AnabranchError, InvalidInputError
 from anabranch.model.kv import (
-    Budget,
     KvCheckpointReceipt,
-    KvCheckpointRequest,
-    KvKey,
-    KvName,
     KvPage,
     KvReceipt,
     KvRestore,
@@ -27,13 +38,8 @@ from anabranch.model.kv import (
     MemoryPage,
     MemoryRanking,
     MemorySearch,
-    Millis,
     RememberRequest,
-    Seen,
-    Ttl,
 )
-from anabranch.model.limits import PAGE_DEFAULT, PAGE_MAX
-from anabranch.model.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,116 +50,6 @@ M = TypeVar("M", bound=BaseModel)
 
 _JSON: Final = {"Content-Type": "application/json"}
 _UNWANTED: Final = frozenset(("namespace", "key", "ttl_seconds", "if_revision"))
-
-Knowledge = Annotated[KvName, Field(description="where the records are")]
-Checkpoints = Annotated[KvName, Field(description="where the checkpoints are")]
-
-
-class Remember(MemoryInput):
-    """A structured memory to keep."""
-
-    namespace: Knowledge = "knowledge"
-    key: KvKey | None = Field(default=None, description="default: a new one; with a key of your own you may ask again")
-    ttl_seconds: Ttl | None = None
-    if_revision: Seen | None = Field(default=None, description="replace this revision; default: it must be new")
-
-
-class Browse(Wire):
-    """Which structured memories to list, the newest first."""
-
-    namespace: Knowledge = "knowledge"
-    since_ms: Millis | None = None
-    until_ms: Millis | None = None
-    limit: int = Field(default=20, ge=1, le=100)
-    max_bytes: Budget = 16_384
-    cursor: str | None = Field(default=None, max_length=2_048)
-
-
-class Recall(Browse):
-    """Which structured memories to recall."""
-
-    topic: str | None = None
-    tag: str | None = None
-    query: str | None = Field(default=None, description="texts that all stand in the content; case does not count")
-
-
-class Search(MemorySearch):
-    """A question to structured memories."""
-
-    namespace: Knowledge = "knowledge"
-
-
-class Forget(Wire):
-    """Which structured memory to delete."""
-
-    namespace: Knowledge = "knowledge"
-    key: KvKey
-    if_revision: Seen | None = None
-
-
-class PutMemory(Wire):
-    """A record to keep."""
-
-    namespace: Knowledge = "knowledge"
-    key: KvKey = Field(description="descriptive and stable, such as projects/mine/decisions/storage")
-    value: JsonValue
-    ttl_seconds: Ttl | None = None
-    if_revision: Seen | None = Field(default=None, description="only over the revision that you saw")
-    if_absent: bool = Field(default=False, description="only if there is none")
-
-
-class MemoryKey(Wire):
-    """Which record."""
-
-    namespace: Knowledge = "knowledge"
-    key: KvKey
-
-
-class ListMemory(Wire):
-    """Which keys to list."""
-
-    namespace: Knowledge = "knowledge"
-    prefix: str = ""
-    limit: int = Field(default=PAGE_DEFAULT, ge=1, le=PAGE_MAX)
-    cursor: str | None = Field(default=None, max_length=2_048)
-
-
-class SaveCheckpoint(Wire):
-    """A checkpoint to keep."""
-
-    namespace: Checkpoints = "checkpoints"
-    checkpoint: KvCheckpointRequest
-
-
-class DeleteCheckpoint(Wire):
-    """Which checkpoint to delete."""
-
-    namespace: Checkpoints = "checkpoints"
-    checkpoint_id: KvName
-
-
-class RestoreMemory(Wire):
-    """Which checkpoint to restore: one by its id, or a session's latest."""
-
-    namespace: Checkpoints = "checkpoints"
-    checkpoint_id: KvName | None = None
-    agent_id: KvName | None = None
-    session_id: KvName | None = None
-    max_bytes: int = Field(default=32_768, ge=512, le=1 << 20)
-
-
-class Record(Wire):
-    """A record; what is no JSON has its `value` as {encoding: "base64", data}."""
-
-    key: str
-    revision: int
-    value: JsonValue
-
-
-class Deleted(Wire):
-    """That it is gone."""
-
-    deleted: bool = True
 
 
 class Calls:

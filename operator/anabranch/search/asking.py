@@ -8,26 +8,23 @@ search finds what was there when it was asked, whatever the index lacks, unless 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from anabranch.baselines import read
 from anabranch.domain import bm25
-from anabranch.domain.facts import Fact
-from anabranch.domain.snippets import snippet
-from anabranch.domain.words import text_of, words
-from anabranch.model.answers import SearchHit
-from anabranch.model.canonical import hash_text
+from anabranch.domain.words import words
 from anabranch.model.errors import InvalidInputError, UnavailableError
 from anabranch.model.limits import SEARCH_DEPTH, SEARCH_WORDS
+from anabranch.search import hits
 from anabranch.search.indexing import words_of
-from anabranch.store import contents, manifests, records, searching
+from anabranch.store import manifests, searching
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from anabranch.model.answers import SearchHit
     from anabranch.model.objects import ManifestRef
     from anabranch.store.branches import BranchRow
     from anabranch.store.database import Connection, Database
@@ -157,11 +154,13 @@ async def search(db: Database, asked: Search, *, offset: int, limit: int) -> Fou
         scale = _scale(wanted, index, having, late=late_counts, own=own_counts)
         ranked = await _ranked(conn, asked, manifest.generation, scale, having, limit=offset + limit + 1)
         best = _merged(ranked, [*_scored(late_counts, scale), *_scored(own_counts, scale)])
-        hits = await _hits(conn, asked.line, best[offset : offset + limit], scale.weights)
-        hits = await _layered(conn, asked, hits, generation=manifest.generation)
+        found = await hits.of(conn, asked.line, best[offset : offset + limit], scale.weights)
+        if asked.branch is not None:
+            parent = asked.branch.parent_generation
+            found = await hits.layered(conn, found, line=asked.line, parent=parent, generation=manifest.generation)
     return Found(
         manifest=read.ref(manifest),
-        hits=hits,
+        hits=found,
         more=len(best) > offset + limit < SEARCH_DEPTH,
         indexed_through=index.through,
         complete=complete and all_own,
@@ -304,52 +303,3 @@ def _merged(ranked: Iterable[FoundRow], others: Iterable[tuple[float, FoundRow]]
     found = {row.key: (row.score or 0.0, row) for row in ranked}
     found.update((row.key, (score, row)) for score, row in others)
     return sorted(found.values(), key=lambda each: (-each[0], each[1].key))
-
-
-async def _hits(
-    conn: Connection, line: str, found: Sequence[tuple[float, FoundRow]], weights: Mapping[str, float]
-) -> list[SearchHit]:
-    """Records that were found, as they travel."""
-    made = await asyncio.to_thread(
-        lambda: [None if row.body is None else _hit(row, row.body, score, weights) for score, row in found]
-    )
-    hits: list[SearchHit] = []
-    for (score, row), hit in zip(found, made, strict=True):
-        if hit is not None:
-            hits.append(hit)
-        else:  # a large one, which is in memory for its snippet alone
-            body = await contents.get(conn, line=line, content_hash=row.content_hash) or b"null"
-            hits.append(await asyncio.to_thread(_hit, row, body, score, weights))
-    return hits
-
-
-async def _layered(conn: Connection, asked: Search, hits: list[SearchHit], *, generation: int) -> list[SearchHit]:
-    """Hits that name their layer: what a run has taken over since its fork is another one than its parent's."""
-    if asked.branch is None or asked.branch.parent_generation == generation:
-        return hits
-    published = [hit.key for hit in hits if hit.layer == "base"]
-    base = await records.current_of(conn, line=asked.line, generation=asked.branch.parent_generation, keys=published)
-    revisions = {key: str(row.revision) for key, row in base.items()}
-    return [
-        hit.model_copy(update={"layer": "shared"})
-        if hit.layer == "base" and revisions.get(hit.key) != hit.revision
-        else hit
-        for hit in hits
-    ]
-
-
-def _hit(row: FoundRow, body: bytes, score: float, weights: Mapping[str, float]) -> SearchHit:
-    origin = Fact() if row.fact_body is None else Fact.parse(row.fact_body)
-    return SearchHit.model_construct(
-        score=round(score, 4),
-        layer="base" if row.visibility is None else "private",
-        key=row.key,
-        revision=str(row.revision),
-        scope=row.scope,
-        visibility=row.visibility or "shareable",
-        content_hash=hash_text(row.content_hash),
-        snippet=snippet(text_of(json.loads(body)), weights),
-        source_locators=origin.source_locators,
-        origin_runs=origin.origin_runs,
-        validated_at=origin.validated_at,
-    )

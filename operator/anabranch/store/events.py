@@ -7,9 +7,10 @@ commits: whoever sees a watermark sees everything up to it. Rows, floor and wate
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from anabranch.model.errors import NotFoundError
+from anabranch.model.ids import new_event_id
 from anabranch.store import queries
 
 if TYPE_CHECKING:
@@ -17,8 +18,12 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from anabranch.store.database import Connection
+    from anabranch.store.lines import HeadRow
+    from anabranch.store.manifests import ManifestRow
 
 _sql: Final = queries.load("events")
+
+EventKind: TypeAlias = Literal["published", "superseded", "tombstone", "rollback", "resumed", "restored"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +57,27 @@ class EventRow:
     generation: int
     published_baseline_id: str
     created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewEvent:
+    """An entry of the feed, before it has a sequence.
+
+    Attributes:
+        kind: What it tells.
+        scope: Whose readers learn of it; None for all.
+        key: The record's key; None when it concerns the whole line.
+        revision: Of the version that it speaks of; None stands for the one that the generation brings.
+        content_hash: Of that version's content.
+        origin_branch: The branch that found it.
+    """
+
+    kind: EventKind
+    scope: str | None = None
+    key: str | None = None
+    revision: int | None = None
+    content_hash: bytes | None = None
+    origin_branch: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,3 +142,35 @@ _FIELDS: Final = tuple(field.name for field in fields(EventRow))
 
 def _event(row: Any) -> EventRow:
     return EventRow(**{name: row[name] for name in _FIELDS})
+
+
+async def append(
+    conn: Connection, *, head: HeadRow, events: Sequence[NewEvent], manifest: ManifestRow, revision: int | None
+) -> None:
+    """Append to the feed, from the head's sequence on without a gap.
+
+    Args:
+        conn: Inside the transaction that took ``head`` by `lines.lock_head`, and is going to move it on.
+        head: The locked head.
+        events: In their order.
+        manifest: The one that is current with them.
+        revision: Of the versions that it brings; None: it brings none.
+    """
+    if not events:
+        return
+    await _sql.add(
+        conn,
+        line=head.line,
+        sequences=[head.event_sequence + place for place in range(1, len(events) + 1)],
+        event_ids=[new_event_id(head.line) for _ in events],
+        kinds=[event.kind for event in events],
+        scopes=[event.scope for event in events],
+        keys=[event.key for event in events],
+        revisions=[
+            revision if event.revision is None and event.key is not None else event.revision for event in events
+        ],
+        content_hashes=[event.content_hash for event in events],
+        origin_branches=[event.origin_branch for event in events],
+        generation=manifest.generation,
+        published_baseline_id=manifest.baseline_id,
+    )

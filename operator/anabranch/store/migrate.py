@@ -10,18 +10,13 @@ Alembic is imported by who migrates: with SQLAlchemy it takes over a second, and
 from __future__ import annotations
 
 import asyncio
-import base64
 import functools
-import hashlib
-import hmac
-import os
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import asyncpg
 
-from anabranch.model.errors import InvalidInputError, UnavailableError
+from anabranch.model.errors import UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -40,9 +35,7 @@ API_ROLE: Final = "anabranch_api"
 _one_at_a_time: Final = asyncio.Lock()
 
 _MIGRATIONS: Final = Path(__file__).parent / "migrations"
-_LOCK: Final = 0x616E6162  # "anab": any number that no other program on this database takes
-_SCRAM_ITERATIONS: Final = 4096
-_ATTEMPTS: Final = 6
+LOCK: Final = 0x616E6162  # "anab": any number that no other program on this database takes
 _PAUSE_SECONDS: Final = 1.0
 _ABSENT: Final = (
     OSError,
@@ -65,15 +58,6 @@ class SchemaNewerError(SchemaMismatchError):
 
 class ServerAbsentError(UnavailableError):
     """There is no server that takes logins: it is not there yet, still starts, or has no place for one more."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RolePasswords:
-    """The passwords of the three database roles, in ASCII."""
-
-    migrate: str = field(repr=False)
-    operator: str = field(repr=False)
-    api: str = field(repr=False)
 
 
 @functools.cache
@@ -107,11 +91,11 @@ async def upgrade(dsn: str, *, password: str | None = None) -> str:
 
     user = None if password is None else MIGRATE_ROLE
     engine = create_async_engine(
-        "postgresql+asyncpg://", async_creator=lambda: _connect(dsn, user, password), poolclass=NullPool
+        "postgresql+asyncpg://", async_creator=lambda: connect(dsn, user, password), poolclass=NullPool
     )
     try:
         async with _one_at_a_time, engine.begin() as conn:
-            await conn.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+            await conn.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
             driver = cast("Connection", (await conn.get_raw_connection()).driver_connection)
             found = await current(driver)
             if found is not None and found not in _known():  # a release is rolled back: Alembic would not know the way
@@ -187,7 +171,7 @@ async def wait(dsn: str, *, seconds: float, say: Callable[[str], None]) -> str:
     """
 
     async def look() -> str:
-        conn = await _connect(dsn)
+        conn = await connect(dsn)
         try:
             return await check(conn)
         finally:
@@ -212,7 +196,7 @@ async def wait_for_server(dsn: str, *, seconds: float, say: Callable[[str], None
     """
 
     async def log_in() -> None:
-        await (await _connect(dsn)).close()
+        await (await connect(dsn)).close()
 
     await _patiently(log_in, seconds=seconds, say=say, passing=lambda error: isinstance(error, ServerAbsentError))
 
@@ -239,67 +223,13 @@ async def _patiently(
         await asyncio.sleep(_PAUSE_SECONDS)
 
 
-async def ensure_roles(admin_dsn: str, passwords: RolePasswords) -> None:
-    """Make the three roles with these passwords, and let ``anabranch_migrate`` create tables in this database.
+async def connect(dsn: str, user: str | None = None, password: str | None = None) -> asyncpg.Connection[asyncpg.Record]:
+    """Connect; a user and password given here come before the DSN's.
 
-    Safe to repeat, and when two do it at once.
-
-    Args:
-        admin_dsn: Of a role with CREATEROLE that owns the database, ``postgresql://…/database``.
-        passwords: Set on each call, so a changed one takes effect.
+    Raises:
+        ServerAbsentError: If no server takes logins there.
+        UnavailableError: If it cannot be done otherwise.
     """
-    verifiers = {
-        MIGRATE_ROLE: _scram_verifier(passwords.migrate),
-        OPERATOR_ROLE: _scram_verifier(passwords.operator),
-        API_ROLE: _scram_verifier(passwords.api),
-    }
-    conn = await _connect(admin_dsn)
-    try:
-        for attempt in range(_ATTEMPTS):
-            try:
-                async with conn.transaction():
-                    # Serializes those who come through this database; roles are the server's, hence the attempts.
-                    await conn.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
-                    await _make_roles(conn, verifiers)
-            except (asyncpg.DuplicateObjectError, asyncpg.UniqueViolationError, asyncpg.InternalServerError):
-                if attempt == _ATTEMPTS - 1:
-                    raise
-                await asyncio.sleep(0.05 * 2**attempt)
-            else:
-                return
-    finally:
-        await conn.close()
-
-
-async def _make_roles(conn: Connection, verifiers: dict[str, str]) -> None:
-    for role, verifier in verifiers.items():
-        exists = await conn.fetchval("SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)", role)
-        # Names and passwords cannot be parameters of these commands: Postgres itself quotes them.
-        await conn.execute(
-            await conn.fetchval(
-                "SELECT format('%s ROLE %I LOGIN PASSWORD %L', $1::text, $2::text, $3::text)",
-                "ALTER" if exists else "CREATE",
-                role,
-                verifier,
-            )
-        )
-    grants = await conn.fetch(
-        """
-        SELECT format('GRANT CONNECT, TEMPORARY ON DATABASE %I TO %I', current_database(), role) AS command
-        FROM unnest($1::text[]) AS role
-        UNION ALL SELECT format('GRANT CREATE ON SCHEMA public TO %I', $2::text)
-        """,
-        list(verifiers),
-        MIGRATE_ROLE,
-    )
-    for grant in grants:
-        await conn.execute(grant["command"])
-
-
-async def _connect(
-    dsn: str, user: str | None = None, password: str | None = None
-) -> asyncpg.Connection[asyncpg.Record]:
-    """Connect; a user and password given here come before the DSN's."""
     try:
         return await asyncpg.connect(
             dsn, user=user, password=password, server_settings={"application_name": "anabranch migrate"}
@@ -326,17 +256,3 @@ def _upgrade(conn: SyncConnection) -> None:
 def _known() -> set[str]:
     """The versions that there are migrations to: each file's name begins with its own, and they are in order."""
     return {path.name.partition("_")[0] for path in (_MIGRATIONS / "versions").glob("[0-9]*_*.py")}
-
-
-def _scram_verifier(password: str) -> str:
-    """What Postgres stores of a password (RFC 5803): sent in its stead, so that no server log shows the password."""
-    if not password or not password.isascii():
-        raise InvalidInputError(
-            "A database password is empty or not ASCII.", hint="Generate one of letters and digits."
-        )
-    salt = os.urandom(16)
-    salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, _SCRAM_ITERATIONS)
-    stored = hashlib.sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()
-    server = hmac.digest(salted, b"Server Key", "sha256")
-    salt_text, stored_text, server_text = (base64.b64encode(part).decode() for part in (salt, stored, server))
-    return f"SCRAM-SHA-256${_SCRAM_ITERATIONS}:{salt_text}${stored_text}:{server_text}"

@@ -11,12 +11,14 @@ wait for it, and keeps other publications out instead, as a restore does.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from anabranch.model.errors import ConflictError, GoneError, NotReadyError, TooLargeError, UnavailableError
-from anabranch.model.ids import new_baseline_id, new_event_id
+from anabranch.model.ids import new_baseline_id
 from anabranch.model.limits import LINE_RECORDS
 from anabranch.store import lines, manifests, queries, trie, versions
+from anabranch.store.events import EventKind, NewEvent
+from anabranch.store.events import append as append_events
 from anabranch.store.versions import NewVersion
 
 if TYPE_CHECKING:
@@ -45,8 +47,6 @@ __all__ = [
 
 _sql: Final = queries.load("publish")
 
-EventKind: TypeAlias = Literal["published", "superseded", "tombstone", "rollback", "resumed", "restored"]
-
 
 class HeadMovedError(ConflictError):
     """Another generation came in between; prepare again and retry."""
@@ -58,27 +58,6 @@ class RestoreUnderWayError(UnavailableError):
     """A restore, or a large publication, writes the line's records just now."""
 
     code = "RestoreUnderWay"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewEvent:
-    """An entry of the feed, before it has a sequence.
-
-    Attributes:
-        kind: What it tells.
-        scope: Whose readers learn of it; None for all.
-        key: The record's key; None when it concerns the whole line.
-        revision: Of the version that it speaks of; None stands for the one that the generation brings.
-        content_hash: Of that version's content.
-        origin_branch: The branch that found it.
-    """
-
-    kind: EventKind
-    scope: str | None = None
-    key: str | None = None
-    revision: int | None = None
-    content_hash: bytes | None = None
-    origin_branch: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +251,7 @@ async def seal(  # noqa: PLR0913  (a generation has that many parts)
         feed_watermark=sequence,
     )
     manifest = manifests.from_row(row)
-    await _append_events(conn, head=head, events=events, manifest=manifest, revision=revision)
+    await append_events(conn, head=head, events=events, manifest=manifest, revision=revision)
     await _sql.advance_head(conn, line=line, generation=generation, revision=revision, event_sequence=sequence)
     await lines.touch(conn, line)
     return manifest
@@ -302,7 +281,7 @@ async def move_current(
     manifest = await manifests.hold(conn, line=head.line, generation=to_generation)
     if manifest is None:
         raise manifests.missing(to_generation, head_generation=head.head_generation)
-    await _append_events(conn, head=head, events=[NewEvent(kind=kind)], manifest=manifest, revision=None)
+    await append_events(conn, head=head, events=[NewEvent(kind=kind)], manifest=manifest, revision=None)
     await _sql.move_current(
         conn,
         line=head.line,
@@ -312,27 +291,3 @@ async def move_current(
     )
     await lines.touch(conn, head.line)
     return manifest
-
-
-async def _append_events(
-    conn: Connection, *, head: HeadRow, events: Sequence[NewEvent], manifest: ManifestRow, revision: int | None
-) -> None:
-    """Append to the feed, from the head's sequence on without a gap."""
-    if not events:
-        return
-    await _sql.add_events(
-        conn,
-        line=head.line,
-        sequences=[head.event_sequence + place for place in range(1, len(events) + 1)],
-        event_ids=[new_event_id(head.line) for _ in events],
-        kinds=[event.kind for event in events],
-        scopes=[event.scope for event in events],
-        keys=[event.key for event in events],
-        revisions=[
-            revision if event.revision is None and event.key is not None else event.revision for event in events
-        ],
-        content_hashes=[event.content_hash for event in events],
-        origin_branches=[event.origin_branch for event in events],
-        generation=manifest.generation,
-        published_baseline_id=manifest.baseline_id,
-    )

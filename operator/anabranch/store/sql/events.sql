@@ -11,3 +11,13 @@ LEFT JOIN LATERAL (
 ) AS e ON true
 WHERE h.line = :line
 ORDER BY e.sequence;
+
+-- name: add(line, sequences, event_ids, kinds, scopes, keys, revisions, content_hashes, origin_branches, generation, published_baseline_id)!
+-- Append to the feed.
+INSERT INTO events (line, sequence, event_id, kind, scope, key, revision, content_hash, origin_branch, generation,
+                    published_baseline_id)
+SELECT :line, e.sequence, e.event_id, e.kind, e.scope, e.key, e.revision, e.content_hash, e.origin_branch, :generation,
+       :published_baseline_id
+FROM unnest(:sequences::bigint[], :event_ids::text[], :kinds::text[], :scopes::text[], :keys::text[],
+            :revisions::bigint[], :content_hashes::bytea[], :origin_branches::text[])
+    AS e (sequence, event_id, kind, scope, key, revision, content_hash, origin_branch);

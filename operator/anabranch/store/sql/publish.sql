@@ -32,13 +32,3 @@ SET current_generation = :generation,
     pinned_generation = :pinned_generation,
     event_sequence = :event_sequence
 WHERE line = :line;
-
--- name: add_events(line, sequences, event_ids, kinds, scopes, keys, revisions, content_hashes, origin_branches, generation, published_baseline_id)!
--- Append to the feed.
-INSERT INTO events (line, sequence, event_id, kind, scope, key, revision, content_hash, origin_branch, generation,
-                    published_baseline_id)
-SELECT :line, e.sequence, e.event_id, e.kind, e.scope, e.key, e.revision, e.content_hash, e.origin_branch, :generation,
-       :published_baseline_id
-FROM unnest(:sequences::bigint[], :event_ids::text[], :kinds::text[], :scopes::text[], :keys::text[],
-            :revisions::bigint[], :content_hashes::bytea[], :origin_branches::text[])
-    AS e (sequence, event_id, kind, scope, key, revision, content_hash, origin_branch);
