@@ -70,6 +70,9 @@ def test_anyone_who_may_create_baselines_creates_one_with_the_default_policy(edi
     apply(editor, baseline(**spec, suspend=True))
     editor.kubectl("label", "bl", "handbook", "seen=yes")
     patch(editor, {"review": None})
+    stored = editor.get("bl", "handbook")
+    assert (stored["spec"]["suspend"], stored["metadata"]["labels"]["seen"]) == (True, "yes")
+    assert stored["spec"]["review"]["mode"] == "Manual"
 
 
 @pytest.mark.parametrize("review", OTHERS, ids=str)

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 
 import pytest
-from tests.cluster.places import BASELINE, finding, told
+from tests.cluster.places import BASELINE, eventually, finding, told
 
 from anabranch.model.answers import BranchPending
 from anabranch.model.canonical import canonical_bytes, content_hash, hash_text, sha256
@@ -353,12 +353,9 @@ async def test_a_run_is_completed_once_every_batch_is_in(place, agent, branch):
 
 async def test_a_branch_whose_resource_is_deleted_is_absent(place, agent, branch):
     place.kubectl("delete", "branch", branch.name)
-    await asyncio.sleep(0.5)
     for ref in (branch.name, branch.branch_id):
 
         async def gone(ref=ref):
             return (await place.raw(agent, "GET", f"branches/{ref}")).status_code == 404
 
-        from tests.cluster.places import eventually
-
-        await eventually(gone)
+        assert await eventually(gone)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import secrets
 from urllib.parse import urlsplit
@@ -65,8 +66,8 @@ async def test_many_small_headers_are_bounded_together(place):
 
 async def test_a_large_body_is_not_taken_for_a_head(place, agent, branch):
     body = secrets.token_bytes(1 << 20)
-    for _ in range(3):
-        await agent.put_evidence(place.namespace, branch.name, body)
+    kept = {await agent.put_evidence(place.namespace, branch.name, body) for _ in range(3)}
+    assert kept == {f"evidence:sha256:{hashlib.sha256(body).hexdigest()}"}
 
 
 @pytest.mark.parametrize(
