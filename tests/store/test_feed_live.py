@@ -26,7 +26,7 @@ from anabranch.feed.ends import (
 from anabranch.feed.expiry import CursorExpiredError
 from anabranch.feed.live import Live
 from anabranch.model.errors import ForbiddenError, NotFoundError, UnauthenticatedError, UnavailableError
-from anabranch.store import events, lines
+from anabranch.store import events, lines, restoring
 
 SEALER = Sealer([b"sixteen bytes at least"])
 
@@ -179,10 +179,12 @@ async def test_moves_of_the_line_come_in_the_order_of_the_writes(db, line, strea
     await publish(db, line, version("b"))
     await building.move(db, line, to=2, kind="rollback", pinned=2)
     await building.move(db, line, to=3, kind="resumed", pinned=None)
+    await restoring.restore(db, line=line, generation=2, restore_id="back")
+    await publish(db, line, version("c", 1))
     db.notify(waking.topic(line))
-    await stream.until(lambda s: len([item for item in s.items if item != "bookmark"]) == 5)
+    await stream.until(lambda s: len([item for item in s.items if item != "bookmark"]) == 7)
     kinds = [item["kind"] for item in stream.items if item != "bookmark"]
-    assert kinds == ["published", "published", "tombstone", "rollback", "resumed"]
+    assert kinds == ["published", "published", "tombstone", "rollback", "resumed", "restored", "published"]
 
 
 async def test_all_followers_of_a_line_cost_one_read_a_look(db, line, streams, monkeypatch):
