@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 
+import httpx
 import pytest
 from tests.store.branching import new_branch
+from tests.store.served import serving
+from tests.store.working import RUN
+from tests.store.world import AGENTS
 
 from anabranch.domain.cursor import InvalidCursorError, Sealer
 from anabranch.kv import memories, records
 from anabranch.kv.memories import Recall
 from anabranch.model.errors import ConflictError, InvalidInputError, NotFoundError
 from anabranch.model.kv import MemorySearch, RememberRequest
+from anabranch.search import asking
 from anabranch.store import kv, kv_memories
 from anabranch.store.kv_memories import NEWEST, Filters
 
@@ -278,3 +284,22 @@ async def test_each_row_of_a_namespace_is_looked_up_in_the_overlay_and_none_comp
             """
         )
     assert 6 * 40 <= read <= 8 * 40
+
+
+async def test_searches_of_memories_take_turns_with_all_others(db, database, monkeypatch):
+    monkeypatch.setattr(asking, "_PATIENCE_SECONDS", 0.05)
+    async with serving(db, database.api) as served:
+        await served.world.import_documents({"a": "one"})
+        client = await served.client()
+        await client.create_branch(AGENTS, RUN)
+        url = f"{served.url}/v1/namespaces/{AGENTS}/branches/run/kv/v1/namespaces/knowledge/search"
+        async with (
+            httpx.AsyncClient(headers={"Authorization": "Bearer ada"}) as http,
+            contextlib.AsyncExitStack() as all_,
+        ):
+            for _ in range(asking._AT_ONCE):
+                await all_.enter_async_context(served.parts.searcher.turn())
+            busy = await http.post(url, json={"query": "tide"})
+            assert (busy.status_code, busy.json()["error"]["retryable"]) == (503, True)
+            await all_.aclose()
+            assert (await http.post(url, json={"query": "tide"})).status_code == 200

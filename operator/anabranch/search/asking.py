@@ -8,6 +8,7 @@ search finds what was there when it was asked, whatever the index lacks, unless 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -22,7 +23,7 @@ from anabranch.search.indexing import words_of
 from anabranch.store import manifests, searching
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
     from anabranch.model.answers import SearchHit
     from anabranch.model.objects import ManifestRef
@@ -110,11 +111,12 @@ class Searcher:
         self._db = db
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
-    async def search(self, asked: Search, *, offset: int, limit: int) -> Found:
-        """Search, once it is this one's turn (see `search`).
+    @contextlib.asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """A turn, for whatever goes through as much as a search does.
 
         Raises:
-            UnavailableError: If too many others are before it, too.
+            UnavailableError: If too many others are before this one.
         """
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
@@ -122,9 +124,18 @@ class Searcher:
         except TimeoutError:
             raise UnavailableError("Too many searches are under way.", hint="Try again in a moment.") from None
         try:
-            return await search(self._db, asked, offset=offset, limit=limit)
+            yield
         finally:
             self._turns.release()
+
+    async def search(self, asked: Search, *, offset: int, limit: int) -> Found:
+        """Search, once it is this one's turn (see `search`).
+
+        Raises:
+            UnavailableError: If too many others are before it, too.
+        """
+        async with self.turn():
+            return await search(self._db, asked, offset=offset, limit=limit)
 
 
 async def search(db: Database, asked: Search, *, offset: int, limit: int) -> Found:

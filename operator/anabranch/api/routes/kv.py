@@ -293,7 +293,8 @@ async def search(
     body: Annotated[MemorySearch, Depends(JsonBody(MemorySearch))],
 ) -> Response:
     """Memories by BM25 of their words, the best first. A cursor is good until the namespace is written to."""
-    return reply(await memories.search(parts.db, at.branch, parts.sealer, namespace=space, asked=body))
+    async with parts.searcher.turn():
+        return reply(await memories.search(parts.db, at.branch, parts.sealer, namespace=space, asked=body))
 
 
 @router.api_route("/{rest:path}", methods=["GET", "PUT", "POST", "DELETE", "HEAD", "PATCH"], include_in_schema=False)
