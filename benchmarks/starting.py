@@ -108,7 +108,11 @@ async def _memory(crowd: Crowd, more: int) -> measure.Row:
         await log.watching()
         await _settled(process)
         ours = _peak_mb(process)
-        transactions = await _transactions(stack) - before
+        at_start = await _transactions(stack) - before
+        # It looks at the database from time to time anyway: what it asks in as long a time afterwards is no start.
+        elapsed = time.monotonic() - began
+        await asyncio.sleep(elapsed)
+        idle = await _transactions(stack) - before - at_start
     log.read()
     await crowd.remove("crowd-restart")
 
@@ -129,13 +133,14 @@ async def _memory(crowd: Crowd, more: int) -> measure.Row:
         peer="a stock kopf operator whose handler only sets the status",
         bar=f"≤ {MEMORY_BAR}x; no writes; no query an object",
         ratio=ours / stock,
-        reached=ours / stock <= MEMORY_BAR and writes == 0 and transactions < more / 10,
+        reached=ours / stock <= MEMORY_BAR and writes == 0 and at_start - idle < more / 10,
         figures={
             "ours_mb": ours,
             "stock_mb": stock,
             "ours_ready_s": ready,
             "ours_writes": writes,
-            "ours_transactions": transactions,
+            "ours_transactions": at_start,
+            "ours_idle_transactions": idle,
         },
     )
 
