@@ -28,6 +28,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "baseline": ("anabranch.cli.baseline:command", "See, compare, prove, verify, export and roll back."),
     "branch": ("anabranch.cli.branch:command", "Fork, read, write and submit as an agent."),
     "search": ("anabranch.cli.search:command", "Search a Baseline, or what a branch sees."),
+    "quality": ("anabranch.cli.quality:command", "Measure whether a memory answers what it is for."),
     "feed": ("anabranch.cli.feed:command", "Follow what is published."),
     "mcp": ("anabranch.cli.mcp:command", "Offer an agent's tools by the Model Context Protocol."),
     "job": ("anabranch.cli.job:command", "See and review consolidation jobs."),

@@ -63,3 +63,15 @@ SEARCH_PAGE_DEFAULT: Final = 10
 SEARCH_PAGE_MAX: Final = 100
 SEARCH_DEPTH: Final = 1_000
 """Results of a search, all pages together: who has not found it there asks in other words."""
+
+RECALL_TASKS: Final = 500
+"""Tasks of an evaluation set."""
+
+RECALL_KEYS: Final = 32
+"""Keys that one of them names, of each kind."""
+
+RECALL_BYTES: Final = 1 << 20
+"""An evaluation set as JSON Lines: what a ConfigMap holds."""
+
+RECALL_DEPTH: Final = 100
+"""How many hits a task may be judged by."""
