@@ -107,6 +107,7 @@ async def a_life(world, *, name="facts", run="run"):
         await conn.execute("INSERT INTO pruned_manifests VALUES ($1, 9, 'bl', 'root', 9, now())", line)
         await conn.execute("INSERT INTO released_hashes VALUES ($1, 'hash')", line)
         await conn.execute("INSERT INTO import_base VALUES ($1, 'a', 'shared', 'hash', 1)", line)
+        await conn.execute("INSERT INTO agent_outbox VALUES ($1, 'one', 'run.completed', $2, '{}')", line, run)
     await archive(world.db, line)
     while await indexing.turn(world.db):
         pass

@@ -83,13 +83,18 @@ WITHOUT_LINE = {
 """Queries that take no line, each with the reason."""
 
 
-def takes_line(query) -> bool:
-    return not {"line", "lines"}.isdisjoint(query.signature.parameters)
+OF_AGENTS = ("envelopes", "sections", "exchanges", "agent_events")
+"""Modules whose tables belong to agents: their keys begin with namespace, agent and instance instead of the line."""
+
+
+def takes(query, *names) -> bool:
+    return all(not {name, f"{name}s"}.isdisjoint(query.signature.parameters) for name in names)
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
-def test_a_query_takes_the_line_or_has_a_reason_not_to(name):
-    assert takes_line(CATALOGUE[name]) != (name in WITHOUT_LINE)
+def test_a_query_takes_the_line_or_the_agent_or_has_a_reason_not_to(name):
+    leads = ("namespace", "agent_id", "instance") if name.partition(".")[0] in OF_AGENTS else ("line",)
+    assert takes(CATALOGUE[name], *leads) != (name in WITHOUT_LINE)
 
 
 @pytest.mark.parametrize("name", CATALOGUE)

@@ -7,15 +7,16 @@ import pytest
 
 PUBLISHED = (
     "record_versions", "manifests", "trie_nodes", "events", "contents", "facts", "publications", "line_heads",
-    "line_scopes", "restores", "candidates", "transitions", "waiting", "agents", "pruned_manifests",
+    "line_scopes", "restores", "candidates", "transitions", "waiting", "pruned_manifests",
     "released_hashes", "import_base", "rebases", "search_progress", "search_segments", "search_documents",
     "search_words",
 )  # fmt: skip
 RECEIVED = (
     "batches", "evidence", "private_records", "completions", "archives", "archive_chunks", "presence", "followers",
-    "kv_namespaces", "kv_records", "kv_checkpoints",
+    "kv_namespaces", "kv_records", "kv_checkpoints", "agent_envelopes", "agent_exchanges", "agent_events",
 )  # fmt: skip
-ADDED = ("reviews", "checkpoints")
+ADDED = ("reviews", "checkpoints", "agents", "agent_receipts", "agent_outbox")
+FORGOTTEN = ("agent_sections", "agent_section_history")
 
 
 @pytest.fixture
@@ -96,6 +97,13 @@ async def test_the_api_appends_reviews_and_checkpoints_and_changes_none(api, tab
     assert not await may(api, f"DELETE FROM {table} WHERE false")
 
 
+@pytest.mark.parametrize("table", FORGOTTEN)
+async def test_what_an_agent_writes_down_the_api_can_have_forgotten(api, table):
+    assert await may_insert(api, table)
+    assert await may(api, f"DELETE FROM {table} WHERE false")
+    assert not await may(api, f"TRUNCATE {table}")
+
+
 async def test_the_api_may_only_wake_jobs_and_lines(api):
     assert await may_update(api, "jobs") <= {"due_at", "version"}
     assert await may_update(api, "lines") == {"due_at"}
@@ -110,7 +118,7 @@ async def test_the_api_may_close_a_branch_and_not_move_it(api):
 
 
 async def test_the_lists_above_name_every_table(api):
-    assert set(await tables(api)) == {*PUBLISHED, *RECEIVED, *ADDED, "jobs", "lines", "branches"}
+    assert set(await tables(api)) == {*PUBLISHED, *RECEIVED, *ADDED, *FORGOTTEN, "jobs", "lines", "branches"}
 
 
 async def test_the_operator_writes_every_table_and_alters_none(operator):

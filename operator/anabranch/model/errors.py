@@ -56,6 +56,12 @@ class ForbiddenError(AnabranchError):
     code = "Forbidden"
 
 
+class SectionNotWritableError(ForbiddenError):
+    """A section of an agent's memory that the platform alone writes."""
+
+    code = "SectionNotWritable"
+
+
 class NotFoundError(AnabranchError):
     """Absent, or not granted: both look alike, so that no answer reveals what exists."""
 
@@ -68,6 +74,12 @@ class ConflictError(AnabranchError):
 
     status = 409
     code = "Conflict"
+
+
+class ClaimLostError(ConflictError):
+    """The claim on an event does not hold any more: it ran out and the event is another's, or it was given up."""
+
+    code = "ClaimLost"
 
 
 class GoneError(AnabranchError):
@@ -105,7 +117,7 @@ class NotReadyError(AnabranchError):
 
 
 class QuotaExceededError(AnabranchError):
-    """It would exceed what the branch may keep of its kind; deleting makes room."""
+    """It would exceed what a branch or an agent may keep of its kind; deleting makes room."""
 
     status = 507
     code = "QuotaExceeded"

@@ -75,3 +75,44 @@ RECALL_BYTES: Final = 1 << 20
 
 RECALL_DEPTH: Final = 100
 """How many hits a task may be judged by."""
+
+MEMORY_SECTION_BYTES: Final = 256 << 10
+"""A section of an agent's memory, or an item of one;"""
+
+MEMORY_BYTES: Final = 4 << 20
+"""all that an instance of an agent writes down,"""
+
+MEMORY_ITEMS: Final = 1_000
+"""and into how many pieces."""
+
+MEMORY_HISTORY: Final = 5
+"""Former contents of an item that are kept,"""
+
+MEMORY_HISTORY_OF_REMOVED: Final = 20
+"""and of items that are gone, all together."""
+
+SIBLINGS_ITEMS: Final = 100
+SIBLINGS_BYTES: Final = 1 << 20
+"""What one look at the memory of an agent's other instances gives."""
+
+EXCHANGES_KEPT: Final = 50
+EXCHANGE_PARTICIPANTS: Final = 8
+EXCHANGE_TURNS: Final = 100
+TURN_CHARACTERS: Final = 16 << 10
+TAKEAWAY_CHARACTERS: Final = 280
+SURFACE_ID_BYTES: Final = 128
+SURFACE_LABEL_CHARACTERS: Final = 64
+PEERS: Final = 8
+PEER_BYTES: Final = 100
+"""Together these bound an exchange, so that any one fits a digest."""
+
+DIGEST_ENTRIES: Final = 5
+DIGEST_BYTES: Final = 2_560
+EVENTS_CLAIMED: Final = 100
+EVENT_ATTEMPTS: Final = 3
+EVENT_DATA_BYTES: Final = 16 << 10
+CLAIM_SECONDS: Final = 600
+CLAIM_SECONDS_MIN: Final = 10
+CLAIM_SECONDS_MAX: Final = 3_600
+CLAIM_WAIT_SECONDS: Final = 30
+"""For how long a claim waits for an event, at most."""

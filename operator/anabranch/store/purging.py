@@ -47,6 +47,7 @@ _TABLES: Final = {
     "followers": _ROWS,
     "checkpoints": _ROWS,
     "rebases": _ROWS,
+    "agent_outbox": _ROWS,
     "branches": _ROWS,
     "restores": _ROWS,
     "archive_chunks": _FEW,

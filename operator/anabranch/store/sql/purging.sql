@@ -166,6 +166,11 @@ WHERE ctid = ANY(ARRAY(SELECT ctid FROM checkpoints WHERE line = :line LIMIT :li
 DELETE FROM rebases
 WHERE ctid = ANY(ARRAY(SELECT ctid FROM rebases WHERE line = :line LIMIT :limit));
 
+-- name: delete_agent_outbox(line, limit)!
+-- Delete up to so many rows of a line: what its agents were still to be told.
+DELETE FROM agent_outbox
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM agent_outbox WHERE line = :line LIMIT :limit));
+
 -- name: delete_branches(line, limit)!
 -- Delete up to so many rows of a line: branches.
 DELETE FROM branches

@@ -1,0 +1,1 @@
+"""What agents remember of themselves, what the platform notes for them, and what they are told."""

@@ -1,0 +1,90 @@
+"""Envelopes of agents: the row that whoever writes to an agent's memory holds, and its revision.
+
+A revision is given once: the envelope's row is held from there to the end of the transaction, so what reads see as the
+revision of the envelope is all there, and a section that is written again after it was deleted has a new one.
+
+The section that an agent's instances share belongs to an envelope of its own, that of the agent as a whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from anabranch.store import queries
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from anabranch.model.memory import AgentKey
+    from anabranch.store.database import Connection
+
+_sql: Final = queries.load("envelopes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvelopeRow:
+    """An envelope.
+
+    Attributes:
+        revision: Of the newest write.
+        last_seen_revision: Up to where the agent has acknowledged or read.
+    """
+
+    revision: int = 0
+    last_seen_revision: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldEnvelope:
+    """An envelope whose row is held.
+
+    Attributes:
+        last_sync_key: Of the sync that left its sections as they are; None: none did.
+        last_sync_shared_revision: Which the shared section had then, if that sync gave it.
+        today: The day in UTC, by the database's clock.
+    """
+
+    revision: int
+    last_sync_key: bytes | None
+    last_sync_shared_revision: int | None
+    today: date
+
+
+async def get(conn: Connection, key: AgentKey) -> EnvelopeRow:
+    """An envelope; where nothing was ever written, an empty one."""
+    row = await _sql.get(conn, **key.columns)
+    return EnvelopeRow() if row is None else EnvelopeRow(**row)
+
+
+async def raised(conn: Connection, key: AgentKey) -> int:
+    """Hold an envelope, for a write by its owner, until the transaction ends; the revision of that write.
+
+    What was synced last does not count any more: it does not know of this write.
+    """
+    revision: int = await _sql.begin_write(conn, **key.columns)
+    return revision
+
+
+async def hold(conn: Connection, key: AgentKey) -> HeldEnvelope:
+    """Hold an envelope until the transaction ends; it is made if it is not there."""
+    row = await _sql.hold(conn, **key.columns)
+    if row is None:
+        await _sql.open(conn, **key.columns)
+        row = await _sql.hold(conn, **key.columns)
+    return HeldEnvelope(**row)
+
+
+async def note_sync(
+    conn: Connection, key: AgentKey, *, revision: int, sync_key: bytes | None, shared_revision: int | None
+) -> None:
+    """Note what a sync has made of an envelope that is held.
+
+    Args:
+        conn: Inside the transaction of `hold`.
+        key: Whose.
+        revision: As it was, or one more.
+        sync_key: The sync's; None: nothing of the instance's own was synced.
+        shared_revision: Which the shared section has now, if the sync gave it.
+    """
+    await _sql.synced(conn, **key.columns, revision=revision, sync_key=sync_key, shared_revision=shared_revision)
