@@ -76,7 +76,7 @@ async def hold(conn: Connection, key: AgentKey) -> HeldEnvelope:
 
 
 async def note_sync(
-    conn: Connection, key: AgentKey, *, revision: int, sync_key: bytes | None, shared_revision: int | None
+    conn: Connection, key: AgentKey, *, revision: int, sync_key: bytes, shared_revision: int | None
 ) -> None:
     """Note what a sync has made of an envelope that is held.
 
@@ -84,7 +84,7 @@ async def note_sync(
         conn: Inside the transaction of `hold`.
         key: Whose.
         revision: As it was, or one more.
-        sync_key: The sync's; None: nothing of the instance's own was synced.
+        sync_key: What names the sync.
         shared_revision: Which the shared section has now, if the sync gave it.
     """
     await _sql.synced(conn, **key.columns, revision=revision, sync_key=sync_key, shared_revision=shared_revision)
