@@ -86,6 +86,7 @@ async def test_an_accepted_candidate_is_published_and_names_what_it_superseded(p
         "http",
         "I tried it.",
     )
+    assert await reviewer.reviews(place.namespace, job.job_id) == [entry]
 
     async def published():
         return await state_of(place, reviewer, job) == "published"
@@ -147,6 +148,16 @@ async def test_of_several_decisions_all_are_recorded_or_none(place, reviewer, co
     assert again.state == "waiting"
 
 
+async def test_an_agent_reads_what_was_decided_on_its_own_findings(place, agent, other, reviewer, conflict):
+    job, candidate = conflict
+    assert await agent.reviews(place.namespace, job.name) == []
+    await reviewer.review(place.namespace, job.name, [decision(candidate, "reject", reason="It is not so.")])
+    (entry,) = await agent.reviews(place.namespace, job.name)
+    assert (entry.candidate_id, entry.action, entry.reason) == (candidate.candidate_id, "reject", "It is not so.")
+    with pytest.raises(NotFoundError):
+        await other.reviews(place.namespace, job.name)
+
+
 async def test_an_agent_sees_its_own_findings_and_no_others(place, agent, other, conflict):
     job, candidate = conflict
     for ref in (job.name, job.job_id):
@@ -157,7 +168,7 @@ async def test_an_agent_sees_its_own_findings_and_no_others(place, agent, other,
     assert [found async for found in other.jobs(place.namespace)] == []
     said = set()
     for ref in (job.name, job.job_id, "absent"):
-        for path in ("", "/candidates", "/transitions"):
+        for path in ("", "/candidates", "/transitions", "/review"):
             said.add(told(await place.raw(other, "GET", f"jobs/{ref}{path}"), ref))
         answer = await place.raw(other, "POST", f"jobs/{ref}/review", json={"decisions": []})
         said.add(told(answer, ref))

@@ -125,6 +125,19 @@ class Kubectl:
         review = json.loads(self.run("auth", "whoami", "--output=json"))
         return str(review["status"]["userInfo"]["username"])
 
+    def allowed(self, verb: str, resource: str, subresource: str = "", *, namespace: str) -> bool:
+        """Whether the person holds a verb on a resource of Anabranch, all objects of a namespace."""
+        attributes = {"group": GROUP, "verb": verb, "resource": resource, "namespace": namespace}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {**attributes, **({"subresource": subresource} if subresource else {})}},
+        }
+        answer = json.loads(
+            self.run("create", "--validate=false", "--filename=-", "--output=json", stdin=json.dumps(review))
+        )
+        return bool(answer["status"]["allowed"])
+
     def token(self, service_account: str, *, namespace: str, audience: str) -> str:
         """A short-lived token of a ServiceAccount that the person may mint."""
         arguments = ("create", "token", service_account, f"--namespace={namespace}", f"--audience={audience}")

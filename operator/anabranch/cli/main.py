@@ -32,6 +32,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "feed": ("anabranch.cli.feed:command", "Follow what is published."),
     "mcp": ("anabranch.cli.mcp:command", "Offer an agent's tools by the Model Context Protocol."),
     "job": ("anabranch.cli.job:command", "See and review consolidation jobs."),
+    "ui": ("anabranch.cli.ui:command", "Open the review page in your browser, through your kubeconfig."),
     "doctor": ("anabranch.cli.doctor:command", "Say what an installation lacks, and how to mend it."),
     "manifests": ("anabranch.cli.manifests:command", "Print what an installation applies to the cluster."),
     "migrate": ("anabranch.cli.migrate:command", "Bring the database to this version's schema."),
@@ -49,6 +50,7 @@ EXTRAS: Final = {
     "api": "api",
     "retire": "operator",
     "mcp": "mcp",
+    "ui": "ui",
 }
 """What an agent's plain installation lacks, by the command that needs it."""
 

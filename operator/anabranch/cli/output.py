@@ -3,35 +3,20 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import click
-import yaml
+
+from anabranch.domain import wording
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Column: TypeAlias = str | Callable[[Any], Any]
 """What a table shows of an object: the member that a dotted path names, or what a function gives."""
 
-WIDE: Final = 10**6
-"""Columns of YAML: lines are as long as their text."""
-
-
-_HIDDEN: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
-"""What moves a terminal's cursor, turns the direction of its text, or is not seen at all."""
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as blocks, as a person would."""
-
-
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-
-_Dumper.add_representer(str, _text)
+as_yaml = wording.as_yaml
+visible = wording.visible
 
 
 def output_option(function: Decorated) -> Decorated:
@@ -68,19 +53,6 @@ def hint(text: str) -> None:
     """Tell a person what to type next; scripts are not told."""
     if sys.stderr.isatty():
         click.echo(click.style(text, dim=True), err=True)
-
-
-def visible(text: str) -> str:
-    """A text with what a person would not see written out.
-
-    Records are what agents wrote. No record may paint over what a reviewer reads beside it.
-    """
-    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-
-
-def as_yaml(value: Any) -> str:
-    """A value as YAML that a person likes to read: members in their order, texts as blocks."""
-    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=WIDE)
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -20,6 +20,7 @@ from anabranch.model.errors import ForbiddenError, NotFoundError, NotReadyError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from anabranch.cli.kubectl import Kubectl
     from anabranch.client import AnabranchClient
 
 
@@ -54,7 +55,8 @@ def review(
     if http:
         _post(connection, job, decisions)
     else:
-        _patch(connection, job, decisions)
+        kubectl = connection.kubectl
+        note(kubectl, job, decisions, reviewer=kubectl.username(), resource=kubectl.get("consolidationjobs", job))
         check_guard(connection)
     click.echo(f"{len(decisions)} decided in {job}.")
     hint(f"What comes of it: anabranch job show {job} -n {connection.namespace}")
@@ -108,6 +110,27 @@ def with_decisions(
     return [*others, {"reviewer": reviewer, "decisions": [*kept, *decisions]}]
 
 
+def note(
+    kubectl: Kubectl, job: str, decisions: list[dict[str, Any]], *, reviewer: str, resource: Mapping[str, Any]
+) -> None:
+    """Put decisions into a job's spec, as the person that kubectl logs in.
+
+    Args:
+        kubectl: Of that person, in the job's namespace.
+        job: Its name.
+        decisions: In the form that ``spec.reviews`` has.
+        reviewer: The person's username.
+        resource: The job as it was read just before.
+
+    Raises:
+        ConflictError: If somebody has changed the job since: a decision of another reviewer would be lost.
+        ForbiddenError: If the person may not decide.
+    """
+    reviews = with_decisions(resource["spec"].get("reviews", []), reviewer, decisions)
+    version = resource["metadata"]["resourceVersion"]
+    kubectl.patch("consolidationjobs", job, {"metadata": {"resourceVersion": version}, "spec": {"reviews": reviews}})
+
+
 def check_guard(connection: Connection) -> None:
     """Check that decisions on resources count here.
 
@@ -144,13 +167,3 @@ def _post(connection: Connection, job: str, decisions: list[dict[str, Any]]) -> 
         await client.review(namespace, job, requests)
 
     call(connection, ask)
-
-
-def _patch(connection: Connection, job: str, decisions: list[dict[str, Any]]) -> None:
-    """Put the decisions into the job's spec, as the person that kubectl logs in."""
-    kubectl = connection.kubectl
-    resource = kubectl.get("consolidationjobs", job)
-    reviews = with_decisions(resource["spec"].get("reviews", []), kubectl.username(), decisions)
-    # The resource version turns a race with another reviewer into a conflict instead of a lost decision.
-    version = resource["metadata"]["resourceVersion"]
-    kubectl.patch("consolidationjobs", job, {"metadata": {"resourceVersion": version}, "spec": {"reviews": reviews}})

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anabranch.client.transport import Transport, parse, path
-from anabranch.model.answers import CandidatePage, JobPage, ReviewAnswer, Transition, TransitionPage
+from anabranch.model.answers import (
+    CandidatePage,
+    JobPage,
+    ReviewAnswer,
+    ReviewEntry,
+    ReviewPage,
+    Transition,
+    TransitionPage,
+)
 from anabranch.model.objects import ConsolidationJob
 from anabranch.model.requests import ReviewRequest
 
@@ -41,6 +49,11 @@ class JobCalls(Transport):
     async def transitions(self, namespace: str, job: str) -> list[Transition]:
         """What happened to a job, step by step."""
         pages = self.pages(TransitionPage, path(namespace, "jobs", job, "transitions"))
+        return [item async for page in pages for item in page.items]
+
+    async def reviews(self, namespace: str, job: str) -> list[ReviewEntry]:
+        """What reviewers have decided on a job's candidates so far, in order, decisions taken back included."""
+        pages = self.pages(ReviewPage, path(namespace, "jobs", job, "review"))
         return [item async for page in pages for item in page.items]
 
     async def review(self, namespace: str, job: str, decisions: Sequence[DecisionRequest]) -> ReviewAnswer:

@@ -166,6 +166,7 @@ class SyncClient(_Waiting):
     job = _call(AnabranchClient.job)
     candidates = _each(AnabranchClient.candidates)
     transitions = _call(AnabranchClient.transitions)
+    reviews = _call(AnabranchClient.reviews)
     review = _call(AnabranchClient.review)
 
 

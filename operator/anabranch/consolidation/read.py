@@ -12,7 +12,7 @@ from anabranch.model.canonical import hash_text
 from anabranch.model.errors import ReclaimedError
 from anabranch.model.ids import is_id
 from anabranch.model.objects import ConsolidationJob, KnowledgeCandidate, SourceCheck
-from anabranch.store import branches, candidates, jobs, lines, projection
+from anabranch.store import branches, candidates, jobs, lines, projection, reviews
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -135,6 +135,36 @@ async def transition_page(db: Database, job: JobRow, *, after: int, limit: int) 
     ]
 
 
+async def review_page(
+    db: Database, job: JobRow, *, branch_id: str | None, after: int, limit: int
+) -> tuple[list[ReviewEntry], int | None]:
+    """What reviewers have decided on a job's candidates, in order, decisions that were taken back included.
+
+    Args:
+        db: The store.
+        job: The job.
+        branch_id: Only on those that this branch submitted; None: on all.
+        after: The last ordinal of the page before.
+        limit: How many at most.
+
+    Returns:
+        Those to be seen, and the ordinal to go on after; None when there are no more.
+
+    Raises:
+        ReclaimedError: If retention has removed them.
+    """
+    if job.kept != "whole":
+        raise ReclaimedError(
+            "The job is done, and retention has removed its reviews.", hint="What it published is in the baseline."
+        )
+    async with db.connection() as conn:
+        found = await reviews.history(conn, line=job.line, job_id=job.job_id, after=after, limit=limit)
+        rows = await candidates.of_job(conn, line=job.line, job_id=job.job_id) if branch_id and found else []
+    own = {row.candidate_id for row in rows if row.branch_id == branch_id}
+    shown = [review_entry(row) for row in found if branch_id is None or row.candidate_id in own]
+    return shown, found[-1].ordinal if len(found) == limit else None
+
+
 def review_entry(row: ReviewRow) -> ReviewEntry:
     """A decision as it travels."""
     return ReviewEntry(
@@ -173,6 +203,7 @@ def _job(state: projection.JobStatusRow, runs: dict[str, str]) -> ConsolidationJ
         published_baseline_id=state.published_baseline_id,
         last_error=job.last_error,
         retry_at=job.retry_at,
+        created_at=job.created_at,
     )
 
 

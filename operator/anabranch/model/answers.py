@@ -317,6 +317,10 @@ class ReviewAnswer(Wire):
     decisions: tuple[ReviewEntry, ...]
 
 
+class ReviewPage(Page[ReviewEntry]):
+    """What reviewers have decided on a job's candidates, in order; the latest of each on a candidate counts."""
+
+
 class Health(Wire):
     """Whether a process does its work, part by part."""
 

@@ -288,6 +288,7 @@ class ConsolidationJob(Wire):
     published_baseline_id: str | None
     last_error: str | None
     retry_at: datetime | None
+    created_at: datetime = Field(description="when it was made")
 
 
 def batch_hash(batch: dict[str, Any]) -> ContentHash:

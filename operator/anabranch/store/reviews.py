@@ -97,9 +97,11 @@ async def follow(conn: Connection, *, line: str, from_job: str, to_job: str, can
     return noted
 
 
-async def history(conn: Connection, *, line: str, job_id: str) -> list[ReviewRow]:
-    """Every decision on a job's candidates in order, withdrawals among them."""
-    return await queries.rows(_sql.history(conn, line=line, job_id=job_id), _from_row)
+async def history(
+    conn: Connection, *, line: str, job_id: str, after: int = 0, limit: int | None = None
+) -> list[ReviewRow]:
+    """The decisions on a job's candidates in order, withdrawals among them, beginning after an ordinal; None: all."""
+    return await queries.rows(_sql.history(conn, line=line, job_id=job_id, after=after, limit=limit), _from_row)
 
 
 async def sync_resource(

@@ -14,7 +14,7 @@ from anabranch.api.routing import Route, may_fail
 from anabranch.api.visibility import InNamespace, OnJob, readable_beside, visible_jobs
 from anabranch.consolidation import read, review
 from anabranch.identity import grants
-from anabranch.model.answers import CandidatePage, JobPage, ReviewAnswer, TransitionPage
+from anabranch.model.answers import CandidatePage, JobPage, ReviewAnswer, ReviewPage, TransitionPage
 from anabranch.model.errors import ConflictError, ReclaimedError
 from anabranch.model.limits import REVIEW_BYTES
 from anabranch.model.objects import ConsolidationJob, JobState
@@ -95,6 +95,18 @@ async def list_transitions(at: AtJob, parts: WithParts, query: PageQuery) -> Res
     items = await read.transition_page(parts.db, at.job, after=after, limit=query.limit)
     cursor = pager.after(items, query.limit, lambda item: item.ordinal)
     return reply(TransitionPage(items=tuple(items), next_cursor=cursor))
+
+
+@router.get("/{job}/review", response_model=ReviewPage, summary="List decisions", openapi_extra=_reading)
+async def list_reviews(at: AtJob, parts: WithParts, query: PageQuery) -> Response:
+    """What reviewers have decided so far, by either way, in order. An agent sees what was decided on its own findings.
+
+    What was taken back is in it too, as the action `withdraw`.
+    """
+    pager = Pager(parts.sealer, f"reviews {at.job.job_id}")
+    after = pager.place(query.cursor) or 0
+    items, place = await read.review_page(parts.db, at.job, branch_id=at.only_branch, after=after, limit=query.limit)
+    return reply(ReviewPage(items=tuple(items), next_cursor=pager.cursor(place)))
 
 
 @router.post("/{job}/review", response_model=ReviewAnswer, summary="Decide on candidates", openapi_extra=_deciding)

@@ -46,9 +46,12 @@ WITH noted AS (
 )
 SELECT count(*) FROM noted;
 
--- name: history(line, job_id)
--- Every decision on a job's candidates, in order.
-SELECT * FROM reviews WHERE line = :line AND job_id = :job_id ORDER BY ordinal;
+-- name: history(line, job_id, after, limit)
+-- The decisions on a job's candidates in order, beginning after one; no limit: all of them.
+SELECT * FROM reviews
+WHERE line = :line AND job_id = :job_id AND ordinal > :after
+ORDER BY ordinal
+LIMIT :limit::bigint;
 
 -- name: lock_job(line, job_id, observed_generation)$
 -- One at a time takes over a resource's reviews, and none from an older resource than one seen before.

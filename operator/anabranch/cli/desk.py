@@ -1,0 +1,185 @@
+"""The desk of a person with a kubeconfig: reads by a short-lived token that they minted, decisions by their kubectl.
+
+So what they decide on a page is what they could decide by `kubectl patch`: it stands in the job's resource under their
+name, admission checks the grant, and the audit log of the cluster shows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from anabranch.cli.output import take
+from anabranch.cli.review import check_guard, note
+from anabranch.model.errors import ConflictError, ForbiddenError, NotFoundError, UnauthenticatedError
+from anabranch.web.desk import DecidedMeanwhileError, Voice
+from anabranch.web.rendering import latest, who
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+
+    from anabranch.cli.connection import Connection
+    from anabranch.client import AnabranchClient
+    from anabranch.model.answers import ReviewEntry
+    from anabranch.model.objects import KnowledgeCandidate
+    from anabranch.model.requests import DecisionRequest
+
+T = TypeVar("T")
+
+TOKEN_SECONDS: Final = 1_800.0
+"""How old a minted token may be: half of what it lives."""
+
+REMEMBERED_SECONDS: Final = 20.0
+"""For how long it holds what kubectl said of namespaces and rights: a page must not wait for kubectl each time."""
+
+TRIES: Final = 4
+"""The operator writes the status of a job while somebody reviews it; that is no other reviewer."""
+
+
+class KubectlDesk:
+    """Reads and decides for the person whose kubeconfig it is.
+
+    Args:
+        connection: How the commands reach cluster and API.
+        clock: Seconds, monotonic.
+    """
+
+    def __init__(self, connection: Connection, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._known: dict[Any, tuple[float, Any]] = {}
+        self._client: AnabranchClient | None = None
+        self._made_at = 0.0
+        self._making = asyncio.Lock()
+        self.person = connection.kubectl.username()
+
+    @contextlib.asynccontextmanager
+    async def client(self) -> AsyncIterator[AnabranchClient]:
+        """The API, with a token that lives for a while yet."""
+        async with self._making:
+            if self._client is None or self._clock() - self._made_at > TOKEN_SECONDS:
+                # The old one is left to requests under way, and goes with the last of them.
+                self._client = await asyncio.to_thread(self._connection.client)
+                self._made_at = self._clock()
+        try:
+            yield self._client
+        except UnauthenticatedError:
+            self._client = None
+            raise
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            await self._client.close()
+
+    async def namespaces(self) -> Sequence[str]:
+        """The namespace that was named, else all that have a Baseline, else the context's own."""
+        if namespace := self._connection.kubectl.namespace:
+            return [namespace]
+        return await self._remembered("namespaces", self._all_namespaces)
+
+    async def may_decide(self, namespace: str) -> bool:
+        """Whether the person holds the grant to decide, and may change jobs."""
+
+        async def ask() -> bool:
+            kubectl = self._connection.kubectl
+            answers = await asyncio.gather(
+                asyncio.to_thread(kubectl.allowed, "update", "consolidationjobs", "review", namespace=namespace),
+                asyncio.to_thread(kubectl.allowed, "patch", "consolidationjobs", namespace=namespace),
+            )
+            return all(answers)
+
+        return await self._remembered(("may decide", namespace), ask)
+
+    async def decide(self, namespace: str, job: str, decision: DecisionRequest, *, heard: Iterable[Voice]) -> None:
+        """Put a decision into the job's ``spec.reviews``, unless something has changed since the person looked."""
+        async with self.client() as client:
+            found = [
+                each async for each in client.candidates(namespace, job) if each.candidate_id == decision.candidate_id
+            ]
+            said = latest(
+                entry for entry in await client.reviews(namespace, job) if entry.candidate_id == decision.candidate_id
+            )
+        if not found:
+            raise NotFoundError("The candidate is in this job no more.", hint="Go back to the queue.")
+        _check(found[0], decision, said)
+        await asyncio.to_thread(self._note, namespace, job, decision, set(heard), _voices(said))
+
+    def _note(self, namespace: str, job: str, decision: DecisionRequest, heard: set[Voice], noted: set[Voice]) -> None:
+        kubectl = replace(self._connection.kubectl, namespace=namespace)
+        for attempt in range(1, TRIES + 1):
+            resource = kubectl.get("consolidationjobs", job)
+            standing = noted | _standing(resource, decision.candidate_id)
+            news = [voice for voice in sorted(standing - heard) if voice.reviewer != self.person]
+            if news:
+                raise DecidedMeanwhileError(
+                    f"{_said(news[0])} while you were reading.", hint="Look again, and decide knowing that."
+                )
+            try:
+                note(kubectl, job, [_entry(decision)], reviewer=self.person, resource=resource)
+            except ConflictError:
+                if attempt == TRIES:
+                    raise
+            else:
+                break
+        check_guard(replace(self._connection, kubectl=kubectl))
+
+    async def _all_namespaces(self) -> list[str]:
+        try:
+            found = await asyncio.to_thread(self._connection.kubectl.get, "baselines", everywhere=True)
+        except ForbiddenError:
+            return [self._connection.namespace]
+        return sorted({item["metadata"]["namespace"] for item in found})
+
+    async def _remembered(self, key: Any, ask: Callable[[], Awaitable[T]]) -> T:
+        at, value = self._known.get(key, (-REMEMBERED_SECONDS, None))
+        if self._clock() - at > REMEMBERED_SECONDS:
+            value = await ask()
+            self._known[key] = (self._clock(), value)
+        answer: T = value
+        return answer
+
+
+def _check(candidate: KnowledgeCandidate, decision: DecisionRequest, said: Sequence[ReviewEntry]) -> None:
+    """Refuse a decision on what waits no more, or is another by now."""
+    if candidate.state != "waiting":
+        by = f"{_said(min(_voices(said)))} while you were reading" if said else f"it is {candidate.state}"
+        raise DecidedMeanwhileError(f"The candidate waits no more: {by}.", hint="Go on with the next one.")
+    revision = candidate.canonical.revision if candidate.canonical else "0"
+    if (decision.content_hash, decision.base_revision) != (candidate.content_hash, revision):
+        raise ConflictError(
+            "The candidate, or the record that it would replace, is another than you saw.",
+            hint="Look again, and decide on what you see.",
+        )
+
+
+def _standing(resource: dict[str, Any], candidate_id: str) -> set[Voice]:
+    """What a job's resource has of a candidate: the operator may not have noted it yet."""
+    return {
+        Voice(entry["reviewer"], each["action"])
+        for entry in take(resource, "spec.reviews") or ()
+        for each in entry["decisions"]
+        if each["candidateId"] == candidate_id
+    }
+
+
+def _voices(entries: Iterable[ReviewEntry]) -> set[Voice]:
+    return {Voice(entry.reviewer, entry.action) for entry in entries}
+
+
+def _said(voice: Voice) -> str:
+    return f"{who(voice.reviewer)[0]} {voice.action}ed it"
+
+
+def _entry(decision: DecisionRequest) -> dict[str, Any]:
+    """A decision in the form that ``spec.reviews`` has."""
+    return {
+        "candidateId": decision.candidate_id,
+        "contentHash": decision.content_hash,
+        "baseRevision": decision.base_revision,
+        "action": decision.action,
+        **({"reason": decision.reason} if decision.reason else {}),
+    }

@@ -1,0 +1,70 @@
+"""Whose page it is: how their reads and their decisions reach the system.
+
+At a person's own machine reads go by a token that they minted and decisions by their kubectl; in a cluster both go to
+the API as the person who logged in. The pages know neither.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from anabranch.model.errors import ConflictError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from anabranch.client import AnabranchClient
+    from anabranch.model.requests import DecisionRequest
+
+
+class DecidedMeanwhileError(ConflictError):
+    """Somebody decided on the candidate after the reviewer's page was made."""
+
+    code = "DecidedMeanwhile"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Voice:
+    """What a reviewer has said of a candidate, as far as it is known already.
+
+    Attributes:
+        reviewer: Username.
+        action: ``accept`` or ``reject``.
+    """
+
+    reviewer: str
+    action: str
+
+
+class Desk(Protocol):
+    """The place from which one person reads and decides."""
+
+    @property
+    def person(self) -> str:
+        """The username under which decisions are noted."""
+
+    def client(self) -> AbstractAsyncContextManager[AnabranchClient]:
+        """The API, with the grants that this person reads by."""
+
+    async def namespaces(self) -> Sequence[str]:
+        """Where there may be something to review."""
+
+    async def may_decide(self, namespace: str) -> bool:
+        """Whether decisions in a namespace would be taken from this person."""
+
+    async def decide(self, namespace: str, job: str, decision: DecisionRequest, *, heard: Iterable[Voice]) -> None:
+        """Note a decision of this person.
+
+        Args:
+            namespace: Of the job.
+            job: Its name.
+            decision: It counts only for what the person saw.
+            heard: What others had said of the candidate by then.
+
+        Raises:
+            DecidedMeanwhileError: If somebody has said something else since.
+            ConflictError: If the candidate, or the record that it would replace, is another by now.
+            ForbiddenError: If this person may not.
+        """

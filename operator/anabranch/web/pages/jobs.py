@@ -1,0 +1,158 @@
+"""One job: its candidates one at a time, each beside what it would replace, and what reviewers have said of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from anabranch.model.errors import ReclaimedError
+from anabranch.web import reading
+from anabranch.web.rendering import latest
+from anabranch.web.shown import ABSENT, Member, members
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from starlette.responses import Response
+
+    from anabranch.model.answers import ReviewEntry
+    from anabranch.model.errors import AnabranchError
+    from anabranch.model.objects import ConsolidationJob, KnowledgeCandidate
+    from anabranch.web.visit import Visit
+
+_DONE: Final = frozenset({"accept", "reject"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A candidate as its page shows it.
+
+    Attributes:
+        candidate: The candidate.
+        members: Its content beside the record's.
+        voices: The decisions on it that count, one a reviewer.
+        heard: The same, as a form carries them: a decision is made knowing them.
+        own: What the visitor has decided.
+    """
+
+    candidate: KnowledgeCandidate
+    members: Sequence[Member]
+    voices: Sequence[ReviewEntry]
+    heard: str
+    own: ReviewEntry | None
+
+    @property
+    def base_revision(self) -> str:
+        """Of the record that it would replace, as the visitor sees it."""
+        return _revision(self.candidate)
+
+    def counts(self, voice: ReviewEntry) -> bool:
+        """Whether a decision was made on what stands here, and so counts."""
+        seen = (voice.content_hash, voice.base_revision)
+        return seen == (self.candidate.content_hash, self.base_revision)
+
+
+async def show(visit: Visit) -> Response:
+    """The page of a job, at the candidate that the query names, else at the first one that waits."""
+    return await answer(visit, chosen=visit.asked("c"), done=visit.asked("done"))
+
+
+async def answer(  # noqa: PLR0913  (what a form that was refused leaves to show)
+    visit: Visit,
+    *,
+    chosen: str = "",
+    done: str = "",
+    error: AnabranchError | None = None,
+    reason: str = "",
+    status: int = 200,
+) -> Response:
+    """The page of a job.
+
+    Args:
+        visit: The request.
+        chosen: Id of the candidate to show.
+        done: What the visitor has just decided.
+        error: Why their decision was not taken.
+        reason: What they had written.
+        status: Of HTTP.
+    """
+    namespace, name = visit.name("namespace"), visit.name("job")
+    job = await visit.client.job(namespace, name)
+    found, entries, gone = await _read(visit, job)
+    case = _case(found, chosen, entries, visit.desk.person)
+    states = [(each.candidate_id, each.state, each.content_hash, _revision(each)) for each in found]
+    said = [(entry.ordinal, entry.action) for entry in entries]
+    return visit.show(
+        "job.html",
+        status=status,
+        job=job,
+        baseline=await reading.baseline_of(visit.client, job),
+        candidates=found,
+        cut=False if gone else len(found) >= reading.CANDIDATES,
+        gone=gone,
+        case=case,
+        **_around(found, case),
+        may_decide=await visit.desk.may_decide(namespace),
+        version=_digest([job.state, job.failed, states, said]),
+        done=done if done in _DONE else "",
+        error=error,
+        reason=reason,
+    )
+
+
+async def _read(visit: Visit, job: ConsolidationJob) -> tuple[list[KnowledgeCandidate], list[ReviewEntry], bool]:
+    """The candidates of a job and what was said of them; and whether retention has removed them."""
+    try:
+        found, _ = await reading.candidates(visit.client, job)
+        return found, await visit.client.reviews(job.namespace, job.name), False
+    except ReclaimedError:
+        return [], [], True
+
+
+def _case(found: Sequence[KnowledgeCandidate], chosen: str, entries: Sequence[ReviewEntry], person: str) -> Case | None:
+    """The candidate to show."""
+    candidate = next((each for each in found if each.candidate_id == chosen), None)
+    candidate = candidate or next((each for each in found if each.state == "waiting"), found[0] if found else None)
+    if candidate is None:
+        return None
+    voices = latest(entry for entry in entries if entry.candidate_id == candidate.candidate_id)
+    canonical = candidate.canonical
+    before = ABSENT if canonical is None or canonical.tombstone else canonical.content
+    after = ABSENT if candidate.op == "tombstone" else candidate.content
+    return Case(
+        candidate=candidate,
+        members=[] if candidate.key is None else members(before, after),
+        voices=voices,
+        heard=json.dumps(sorted((voice.reviewer, voice.action) for voice in voices)),
+        own=next((voice for voice in voices if voice.reviewer == person), None),
+    )
+
+
+def _around(found: Sequence[KnowledgeCandidate], case: Case | None) -> dict[str, Any]:
+    """The candidates before and after the one that is shown, and the next one that waits."""
+    if case is None:
+        return {"previous": None, "following": None, "place": 0}
+    place = next(at for at, each in enumerate(found) if each is case.candidate)
+    return {
+        "previous": found[place - 1] if place else None,
+        "following": found[place + 1] if place + 1 < len(found) else None,
+        "place": place + 1,
+    }
+
+
+def next_waiting(found: Sequence[KnowledgeCandidate], after: str, decided: Sequence[str]) -> str:
+    """Id of the candidate to look at after one: the next one that waits for this visitor, else the same."""
+    ids = [each.candidate_id for each in found]
+    at = ids.index(after) + 1 if after in ids else 0
+    others = [each for each in [*found[at:], *found[:at]] if each.candidate_id not in {after, *decided}]
+    return next((each.candidate_id for each in others if each.state == "waiting"), after)
+
+
+def _revision(candidate: KnowledgeCandidate) -> str:
+    return candidate.canonical.revision if candidate.canonical else "0"
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
