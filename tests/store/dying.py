@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from anabranch.store.database import Connection, Database
 
+_T = TypeVar("_T")
 
-class KilledError(Exception):
+
+class KilledError(BaseException):
     """What stands for kill -9."""
 
 
@@ -50,6 +52,10 @@ class DyingDatabase:
                 raise self._error  # everything was said, and nothing is committed
         if dies:
             raise self._error
+
+    async def run(self, work: Callable[[Connection], Awaitable[_T]], **options: Any) -> _T:
+        async with self.transaction(**options) as conn:
+            return await work(conn)
 
     def notify(self, topic: str) -> None:
         self._db.notify(topic)

@@ -26,7 +26,7 @@ def told(name, **labels):
 
 async def test_of_an_empty_database_every_number_is_there_and_nothing_waits(db):
     found = await look(db)
-    assert set(found["due"]) == set(found["due_age"]) == {"jobs", "visits", "waiting", "retention"}
+    assert set(found["due"]) == set(found["due_age"]) == {"jobs", "visits", "waiting", "retention", "notices"}
     assert set(found["lagging"]) == {"Baseline", "Branch", "ConsolidationJob"}
     assert found["schema"] == {migrate.head(): 1}
     assert not any(value for what, kinds in found.items() if what != "schema" for value in kinds.values())

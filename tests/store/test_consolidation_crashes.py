@@ -1,4 +1,4 @@
-"""A worker may be killed just before or after any durable step: nothing is lost, and nothing is published twice."""
+"""A worker may be killed just before or after any durable step: nothing is lost, nothing published or told twice."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 from dataclasses import replace
 
 import pytest
+from tests.store import telling
 from tests.store.dying import DyingDatabase, KilledError
 from tests.store.world import AUTOMATIC, World, decisions
 
@@ -42,6 +43,12 @@ async def run_killed_at(world, *, at, before):
                 await work.advance(world.services, job)  # it was only paused, and comes back
     await world.work()
     return killed
+
+
+async def told_of(world, branch):
+    """What kinds of events a run's agent has."""
+    await telling.drain(world.db)
+    return [kind for agent, kind in await telling.kinds(world.db) if agent == branch.agent_id]
 
 
 async def submit_all_kinds(world, branch):
@@ -96,6 +103,8 @@ async def test_a_worker_killed_at_any_step_of_a_job_changes_nothing_about_its_ou
             ("secret", "rejected", "ExportNotPermitted"),
         ]
         await world.check_roots(line)
+        assert await told_of(world, branch) == ["finding.conflict", "finding.published", "finding.rejected"]
+        assert await told_of(world, rival) == ["finding.published"]
         if not killed:
             break
         steps += 1
@@ -133,6 +142,7 @@ async def test_a_worker_killed_at_any_step_of_a_review_publishes_what_was_accept
         job = await world.job(job.name)
         assert (job.state, job.published_generation) == ("published", 2)
         assert [(row.key, row.state) for row in await world.candidates(job)] == [("a", "published"), ("b", "rejected")]
+        assert await told_of(world, branch) == ["finding.published", "finding.rejected"]
         if not killed:
             break
         steps += 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.baselines.conditions import Condition
 from anabranch.model.errors import GoneError, NotFoundError
-from anabranch.store import jobs, lines, manifests, publish, restoring
+from anabranch.store import jobs, lines, manifests, outbox, publish, restoring
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +51,12 @@ async def _move(conn: Connection, *, line: str, pin: Pin | None) -> bool:
             conn, head=head, to_generation=head.head_generation, kind="resumed", pinned_generation=None
         )
     else:
-        await publish.move_current(conn, head=head, to_generation=target, kind="rollback", pinned_generation=target)
+        manifest = await publish.move_current(
+            conn, head=head, to_generation=target, kind="rollback", pinned_generation=target
+        )
+        details = {"cause": "pin", "generation": target, "baseline_id": manifest.baseline_id}
+        notice = outbox.NewNotice(kind="baseline.rollback", branch_id=None, details=details)
+        await outbox.add(conn, line=line, notices=[notice])
     return True
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from anabranch.consolidation import telling
 from anabranch.consolidation.outcomes import counts
-from anabranch.store import candidates, jobs, leases, lines, openings, reviews
+from anabranch.store import candidates, jobs, leases, lines, openings, outbox, reviews
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from anabranch.consolidation.services import Services
     from anabranch.model.objects import JobState
@@ -27,13 +28,14 @@ NOTHING_TO_PUBLISH: Final = "NothingToPublish"
 AT_ONCE: Final = timedelta()
 
 
-async def leave(
+async def leave(  # noqa: PLR0913  (what the step has found out)
     services: Services,
     job: JobRow,
     *,
     decided: Sequence[CandidateRow],
     settled: Sequence[CandidateRow],
     revision: int,
+    known: Collection[str] = (),
 ) -> JobRow | None:
     """Save what was decided on a job's candidates, and move the job to where they take it.
 
@@ -43,6 +45,7 @@ async def leave(
         decided: The candidates that change, as they are to be.
         settled: Its other candidates.
         revision: The line's, as of the head that they were compared with.
+        known: Ids of those whose conflict their branch was told of before.
 
     Returns:
         The job, held, in ``publishing``; or None when there is nothing more to do now.
@@ -53,8 +56,11 @@ async def leave(
     rows = [*decided, *settled]
     waiting = [row for row in rows if row.state == "waiting"]
     accepted = [row for row in rows if row.state == "accepted"]
+    # What the import has refused is settled by now, and nobody has told of it.
+    new = rows if job.state == "validating" else decided
     async with services.db.transaction() as conn:
         await candidates.save_outcomes(conn, decided)
+        await outbox.add(conn, line=job.line, notices=telling.notices(job, new, known=known))
         if waiting and not accepted:
             await leases.advance(
                 conn,

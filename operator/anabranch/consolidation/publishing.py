@@ -15,10 +15,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from anabranch.consolidation import holding, planning
+from anabranch.consolidation import holding, planning, telling
 from anabranch.consolidation.outcomes import counts
 from anabranch.model.errors import UnavailableError
-from anabranch.store import batches, candidates, database, jobs, leases, lines, publications, publish, reviews
+from anabranch.store import (
+    batches,
+    candidates,
+    database,
+    jobs,
+    leases,
+    lines,
+    outbox,
+    publications,
+    publish,
+    reviews,
+)
 from anabranch.telemetry.of_operator import CHANGES, GROUPS, LATENCY, LOCK_HELD, PUBLICATIONS, REPLANS
 
 if TYPE_CHECKING:
@@ -144,6 +155,7 @@ async def _write(services: Services, shares: Sequence[Share], decided: Group, pr
     async with services.db.transaction() as conn:
         # The jobs are ours alone, so this needs no lock: what can be written before it is.
         await candidates.save_outcomes(conn, [row for share in shares for row in share.decided])
+        await outbox.add(conn, line=line, notices=_notices(shares, generation=prepared.parent.generation + 1))
         ahead = await publish.write_ahead(conn, prepared=prepared) if len(prepared.versions) >= LARGE else None
         head = await lines.lock_head(conn, line)
         locked = time.perf_counter()
@@ -213,6 +225,10 @@ async def _wake_others(conn: Connection, own: Sequence[JobRow], keys: list[str])
     waiting = {row.job_id for row in await candidates.waiting_on_keys(conn, line=own[0].line, keys=keys)}
     for job_id in sorted(waiting - {job.job_id for job in own}):
         await jobs.wake(conn, line=own[0].line, job_id=job_id)
+
+
+def _notices(shares: Sequence[Share], *, generation: int) -> list[outbox.NewNotice]:
+    return [notice for share in shares for notice in telling.notices(share.job, share.decided, generation=generation)]
 
 
 def _versions(made: Plan[CandidateRow]) -> list[publish.NewVersion]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from anabranch.consolidation import holding
+from anabranch.consolidation import holding, telling
 from anabranch.consolidation.outcomes import (
     Head,
     cited,
@@ -21,10 +21,10 @@ from anabranch.consolidation.outcomes import (
     says_nothing_new,
 )
 from anabranch.domain.review import Settlement, Verdict, settle, tally
-from anabranch.store import candidates, leases, reviews
+from anabranch.store import candidates, leases, outbox, reviews
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from anabranch.consolidation.services import Services
     from anabranch.domain.policy import ReviewPolicy
@@ -45,11 +45,14 @@ async def review(services: Services, job: JobRow) -> JobRow | None:
         waiting = [row for row in rows if row.state == "waiting"]
         head = await read_head(conn, job.line, waiting)
     settled = [row for row in rows if row.state != "waiting"]
+    known = telling.in_conflict(waiting)
     policy = policy_of(head.state, job)
     open_rows, duplicates = _refreshed(waiting, head, policy)
     settlement = settle(open_rows, _verdicts(open_rows, decisions, policy))
     if settlement.open:
-        await _keep_waiting(services, job, rows=[*open_rows, *duplicates], settled=settled, settlement=settlement)
+        await _keep_waiting(
+            services, job, rows=[*open_rows, *duplicates], settled=settled, settlement=settlement, known=known
+        )
         return None
     decided = [
         *(marked(row, "accepted") for row in settlement.accepted),
@@ -65,7 +68,7 @@ async def review(services: Services, job: JobRow) -> JobRow | None:
         ),
     ]
     return await holding.leave(
-        services, job, decided=[*decided, *duplicates], settled=settled, revision=head.state.head.revision
+        services, job, decided=[*decided, *duplicates], settled=settled, revision=head.state.head.revision, known=known
     )
 
 
@@ -143,13 +146,14 @@ def _why(row: CandidateRow, decisions: Iterable[ReviewRow]) -> str:
     return ""
 
 
-async def _keep_waiting(
+async def _keep_waiting(  # noqa: PLR0913  (what the look has found out)
     services: Services,
     job: JobRow,
     *,
     rows: Sequence[CandidateRow],
     settled: Sequence[CandidateRow],
     settlement: Settlement[CandidateRow],
+    known: Collection[str],
 ) -> None:
     """Save how the candidates stand now, and let go of the job."""
     decided = len(settlement.accepted) + len(settlement.rejected)
@@ -159,6 +163,7 @@ async def _keep_waiting(
         detail = f"two findings were accepted for each of {len(settlement.clashing)} keys; reject one of each"
     async with services.db.transaction() as conn:
         await candidates.save_outcomes(conn, rows)
+        await outbox.add(conn, line=job.line, notices=telling.notices(job, rows, known=known))
         await leases.advance(
             conn,
             job=job,

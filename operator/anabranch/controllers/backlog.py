@@ -32,6 +32,7 @@ _BY_KIND: Final[Mapping[str, Reading]] = {
     "due_age": of_operator.DUE_AGE,
     "jobs": of_operator.JOBS,
     "jobs_age": of_operator.JOBS_AGE,
+    "agent_events": of_operator.AGENT_EVENTS,
     "lagging": of_operator.LAGGING,
     "schema": of_operator.SCHEMA,
 }

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from anabranch.domain import trie
 from anabranch.domain.facts import Fact
-from anabranch.store import lines, manifests, publish, queries, versions
+from anabranch.store import lines, manifests, outbox, publish, queries, versions
 from anabranch.store import trie as store_trie
 
 if TYPE_CHECKING:
@@ -164,13 +164,22 @@ async def _write(conn: Connection, *, staged: _Staged, restore_id: str) -> Resto
     records = staged.parent.records + await _sql.more_live(conn)
     head = await lines.lock_head(conn, line)
     publish.check_head(head, parent=staged.parent, revision=staged.revision)
-    await publish.seal(
+    manifest = await publish.seal(
         conn,
         head=head,
         root=staged.root,
         records=records,
         events=[publish.NewEvent(kind="restored")],
         origin={"kind": "restore", "generation": staged.target.generation, "id": restore_id},
+    )
+    details = {
+        "cause": "restore",
+        "generation": generation,
+        "baseline_id": manifest.baseline_id,
+        "restored_generation": staged.target.generation,
+    }
+    await outbox.add(
+        conn, line=line, notices=[outbox.NewNotice(kind="baseline.rollback", branch_id=None, details=details)]
     )
     row = await _sql.record(
         conn, line=line, restore_id=restore_id, from_generation=staged.target.generation, generation=generation

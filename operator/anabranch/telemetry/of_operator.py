@@ -106,6 +106,14 @@ INDEXED: Final = OPERATOR.counter(
     "indexed_versions_total", "Versions of records that were put into the index, again when segments are put together."
 )
 
+NOTICES: Final = OPERATOR.counter(
+    "agent_notices_total", "Notices of what lines have done that agents were told, by kind.", "kind"
+)
+
+NOTICES_FAILED: Final = OPERATOR.counter(
+    "agent_notices_failed_total", "Times that a notice could not be told; it comes up again."
+)
+
 # ------------------------------------------------------------------------------------------------------ in Postgres
 
 READ_AT: Final = WAITING.reading("postgres_reading_timestamp_seconds", "When these were read, since the epoch.")
@@ -113,7 +121,7 @@ READ_AT: Final = WAITING.reading("postgres_reading_timestamp_seconds", "When the
 DUE: Final = WAITING.reading(
     "queue_due",
     "Rows that are due and that nobody has taken: jobs, visits (Baselines), waiting (resources that wait for another), "
-    "retention (lines). Counted to 10,000.",
+    "retention (lines), notices (for agents; those that could not be told, too). Counted to 10,000.",
     "queue",
 )
 
@@ -138,6 +146,12 @@ CONFLICTS: Final = WAITING.reading(
 )
 
 CONFLICT_AGE: Final = WAITING.reading("conflict_oldest_seconds", "Since the oldest of them waits; 0: there is none.")
+
+AGENT_EVENTS: Final = WAITING.reading(
+    "agent_events_open",
+    "Events for agents that are not acknowledged, by status: pending, or claimed. Counted to 10,000, both together.",
+    "status",
+)
 
 LAGGING: Final = WAITING.reading("statuses_lagging", "Objects whose status is older than Postgres, to 10,000.", "kind")
 

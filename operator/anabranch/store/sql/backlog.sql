@@ -22,9 +22,12 @@ WITH due_jobs AS MATERIALIZED (
     UNION ALL
     (SELECT 'retention', retain_at FROM lines
      WHERE retain_at <= statement_timestamp() AND deleted_at IS NULL ORDER BY retain_at LIMIT :many)
+    UNION ALL
+    -- Whoever has taken one removes it at once: what was taken in vain is due since it came about.
+    (SELECT 'notices', created_at FROM agent_outbox ORDER BY due_at LIMIT :many)
 ), queues AS MATERIALIZED (
     SELECT q.queue, count(d.due_at) AS due, coalesce(max(statement_timestamp() - d.due_at), '0') AS age
-    FROM unnest(ARRAY['jobs', 'visits', 'waiting', 'retention']) AS q (queue)
+    FROM unnest(ARRAY['jobs', 'visits', 'waiting', 'retention', 'notices']) AS q (queue)
     LEFT JOIN due AS d ON d.queue = q.queue
     GROUP BY q.queue
 ), open_jobs AS MATERIALIZED (
@@ -40,6 +43,8 @@ WITH due_jobs AS MATERIALIZED (
     SELECT c.line, c.job_id, c.conflicting FROM candidates AS c WHERE c.state = 'waiting' LIMIT :most
 ), conflicts AS MATERIALIZED (
     SELECT c.line, c.job_id FROM candidates_waiting AS c WHERE c.conflicting GROUP BY c.line, c.job_id
+), agent_events_open AS MATERIALIZED (
+    SELECT e.status FROM agent_events AS e WHERE e.finished_at IS NULL LIMIT :many
 ), lagging AS MATERIALIZED (
     SELECT 'Baseline' AS kind, count(*) AS rows
     FROM (SELECT FROM lines WHERE version <> projected AND deleted_at IS NULL LIMIT :many) AS l
@@ -63,5 +68,8 @@ SELECT 'conflict_age', '', coalesce(max(extract(epoch FROM statement_timestamp()
     SELECT j.created_at FROM jobs AS j WHERE j.line = c.line AND j.job_id = c.job_id))), 0)
 FROM conflicts AS c
 UNION ALL SELECT 'lagging', kind, rows FROM lagging
+UNION ALL
+SELECT 'agent_events', s.status, (SELECT count(*) FROM agent_events_open AS e WHERE e.status = s.status)
+FROM unnest(ARRAY['pending', 'claimed']) AS s (status)
 UNION ALL SELECT 'lines', '', count(*) FROM lines WHERE deleted_at IS NULL
 UNION ALL SELECT 'schema', version_num, 1 FROM alembic_version;

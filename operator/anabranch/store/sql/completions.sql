@@ -22,12 +22,16 @@ FROM completions
 WHERE line = :line AND branch_id = :branch_id;
 
 -- name: close(line, branch_id, through)$
--- Close the run if its completion waits for no batch after `through`.
+-- Close the run if its completion waits for no batch after `through`, and have its agent's other sessions told.
 WITH closed AS (
     UPDATE branches
     SET phase = 'Completed', finished_at = now(), version = version + 1
     WHERE line = :line AND branch_id = :branch_id AND phase IN ('Active', 'Stale') AND final_sequence <= :through::bigint
     RETURNING line, branch_id
+), told AS (
+    INSERT INTO agent_outbox (line, outbox_id, kind, branch_id, details)
+    SELECT line, gen_random_uuid()::text, 'run.completed', branch_id, jsonb_build_object('batches', :through::bigint)
+    FROM closed
 )
 UPDATE completions AS c
 SET closed_at = now()
