@@ -21,6 +21,7 @@ SecretKey: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[-._a-zA-Z0-9
 OptionalKey: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[-._a-zA-Z0-9]*$", max_length=253)]
 OptionalQuantity: TypeAlias = Annotated[str, StringConstraints(pattern=r"^([0-9]+(\.[0-9]+)?([EPTGMk]i?|m)?)?$")]
 Duration: TypeAlias = Annotated[str, StringConstraints(pattern=r"^([0-9]+(ms|h|m|s))+$")]
+Period: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,5}[dhms]$")]
 Port: TypeAlias = Annotated[int, Field(ge=1, le=65535)]
 
 

@@ -12,6 +12,7 @@ from anabranch.chart.base import (
     Duration,
     Name,
     OptionalName,
+    Period,
     Pods,
     Port,
     SecretKey,
@@ -42,6 +43,9 @@ class Operator(Pods):
         default=1, description="Processes. A second one takes over within ten seconds, and works on jobs meanwhile."
     )
     workers: Annotated[int, Field(ge=1, le=64)] = Field(default=4, description="Jobs that each works on at once.")
+    keep_agent_events: Period = Field(
+        default="7d", description="How long events for agents are kept, whether they were fetched or not."
+    )
     namespaces: list[Name] = Field(
         default_factory=list,
         json_schema_extra={"uniqueItems": True},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import uvloop
@@ -10,7 +11,18 @@ import uvloop
 from anabranch.controllers.operator import run
 from anabranch.controllers.settings import Settings
 from anabranch.manifests import DEFAULT_NAMESPACE
+from anabranch.model.crd import parse_period
 from anabranch.telemetry import logs
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+
+def _period(_context: click.Context, _option: click.Parameter, value: str) -> timedelta:
+    try:
+        return parse_period(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 @click.command()
@@ -60,6 +72,14 @@ from anabranch.telemetry import logs
 @click.option(
     "--workers", metavar="N", type=click.IntRange(1, 64), default=4, show_default=True, help="Jobs worked on at once."
 )
+@click.option(
+    "--keep-agent-events",
+    metavar="PERIOD",
+    callback=_period,
+    default="7d",
+    show_default=True,
+    help="For how long events for agents are kept, fetched or not.",
+)
 @click.option("--accept-missing", is_flag=True, help="Whatever the cluster lacks was deleted, however much it is.")
 def command(
     *,
@@ -72,6 +92,7 @@ def command(
     health_host: str,
     health_port: int,
     workers: int,
+    keep_agent_events: timedelta,
     accept_missing: bool,
 ) -> None:
     """Run the operator. Several may run at once: one leads and writes status, the database fences all of them."""
@@ -85,6 +106,7 @@ def command(
         health_host=health_host,
         health_port=health_port,
         workers=workers,
+        agent_events=keep_agent_events,
         accept_missing=accept_missing,
     )
     logs.configure()

@@ -39,12 +39,13 @@ from anabranch.controllers.reconciler import Reconciler
 from anabranch.controllers.services import controllers
 from anabranch.controllers.sweep import Scope, Sweep
 from anabranch.controllers.visits import Visits
-from anabranch.controllers.wake import Chore, WakeQueue, listen
+from anabranch.controllers.wake import Chore, Seldom, WakeQueue, listen
 from anabranch.controllers.workers import Workers
 from anabranch.identity import Grants
 from anabranch.kube.client import KubeClient
 from anabranch.kube.guard import ReviewGuard
 from anabranch.kube.leader import Leadership
+from anabranch.memory import expiry, outbox
 from anabranch.model.errors import AnabranchError, InvalidInputError
 from anabranch.store import migrate
 from anabranch.store.database import Database
@@ -65,6 +66,7 @@ CONNECTIONS: Final = 20
 """To Postgres at most, besides the one that listens."""
 
 _AT_ONCE: Final = 100
+_EXPIRY_SECONDS: Final = 60.0
 
 
 async def run(settings: Settings, *, stop: asyncio.Event | None = None) -> None:
@@ -132,6 +134,12 @@ class _Process:
                 Chore("retention", self._retain),
                 Chore("leases of agents", lambda: presence.settle(db)),
                 Chore("places in the feed", lambda: following.show(db)),
+                Chore("notices for agents", lambda: outbox.drain(db)),
+                Seldom(
+                    "old events of agents",
+                    lambda: expiry.turn(db, keep=settings.agent_events),
+                    rest_seconds=_EXPIRY_SECONDS,
+                ),
                 Index(db),
                 Deletions(db, self._reconciler),
             ]

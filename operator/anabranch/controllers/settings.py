@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path  # noqa: TC003  (a dataclass field's type is for readers at run time too)
 
 from anabranch.manifests import DEFAULT_NAMESPACE, LEASE
@@ -39,6 +40,7 @@ class Settings:
         health_port: Port; 0: no health endpoint.
         workers: Jobs that this process works on at once.
         accept_missing: Whether all that the cluster lacks was deleted, however much it is.
+        agent_events: How long events for agents are kept, whether they were fetched or not.
         watch_pace: Of the watches.
     """
 
@@ -53,4 +55,5 @@ class Settings:
     health_port: int = 0
     workers: int = 4
     accept_missing: bool = False
+    agent_events: timedelta = timedelta(days=7)
     watch_pace: WatchPace = WatchPace()

@@ -54,6 +54,32 @@ class Chore:
     look: Callable[[], Awaitable[bool]]
 
 
+class Seldom:
+    """A look that rests after it has found no more: for what nobody waits for.
+
+    Args:
+        name: For the log.
+        look: As of a `Chore`.
+        rest_seconds: For how long.
+    """
+
+    def __init__(self, name: str, look: Callable[[], Awaitable[bool]], *, rest_seconds: float) -> None:
+        self.name = name
+        self._look = look
+        self._rest_seconds = rest_seconds
+        self._rest_until = 0.0
+
+    async def look(self) -> bool:
+        """Look unless it rests."""
+        now = asyncio.get_running_loop().time
+        if now() < self._rest_until:
+            return False
+        more = await self._look()
+        if not more:
+            self._rest_until = now() + self._rest_seconds
+        return more
+
+
 class WakeQueue:
     """Runs looks until cancelled.
 
