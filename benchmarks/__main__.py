@@ -38,6 +38,7 @@ ROWS = (
     "bulk",
     "uploading",
     "jobs",
+    "agent_memory",
 )
 """The modules, in the order in which ``all`` runs them: what changes a shared line most comes last of those on it."""
 

@@ -122,7 +122,7 @@ async def ours(line: Line, jobs: int) -> float:
     return jobs / took
 
 
-async def pgqueuer(dsn: str, jobs: int) -> float:
+async def pgqueuer(dsn: str, jobs: int, *, batch: int = BATCH) -> float:
     """Work on jobs by pgqueuer until its queue is empty; how many a second."""
     async with asyncpg.create_pool(dsn, min_size=CONNECTIONS, max_size=CONNECTIONS) as pool:
         driver = AsyncpgPoolDriver(pool)
@@ -139,7 +139,7 @@ async def pgqueuer(dsn: str, jobs: int) -> float:
             done += 1
 
         began = time.perf_counter()
-        await queue.qm.run(batch_size=BATCH, mode=QueueExecutionMode.drain)
+        await queue.qm.run(batch_size=batch, mode=QueueExecutionMode.drain)
         took = time.perf_counter() - began
     if done != jobs:
         raise RuntimeError(f"pgqueuer did {done} of {jobs} jobs")

@@ -1,4 +1,4 @@
-"""kill -9 of the operator at every durable step of a job: nothing is published twice, no acknowledged batch is lost.
+"""kill -9 of the operator at every durable step of a job: nothing is published or told twice, no receipt is lost.
 
 The processes are the real ones. Where each of them dies is chosen in Postgres: a trigger makes the armed step of a line
 wait for a lock that the test holds. Once every line stands still at its own step the operator is killed, and the lock
@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import secrets
+from typing import NamedTuple
 
 import asyncpg
 import pytest
@@ -24,23 +25,53 @@ from anabranch.store.database import Database
 
 ROUNDS = int(os.environ.get("ANABRANCH_CHAOS_ROUNDS", "3"))
 
+
+class Step(NamedTuple):
+    """What a step writes.
+
+    Attributes:
+        table: Where.
+        condition: By what its row is known.
+        line: Of the row.
+        action: What it does there.
+    """
+
+    table: str
+    condition: str = "true"
+    line: str = "NEW.line"
+    action: str = "INSERT"
+
+
 STEPS = {
-    "opened": ("transitions", "NEW.to_state = 'received'"),
-    "begun": ("transitions", "NEW.to_state = 'importing'"),
-    "candidates": ("candidates", "NEW.origin_job = NEW.job_id AND NEW.key LIKE 'second/%'"),
-    "imported": ("transitions", "NEW.to_state = 'validating'"),
-    "split": ("transitions", "NEW.to_state = 'awaiting_review'"),
-    "validated": ("transitions", "NEW.to_state = 'publishing'"),
-    "generation": ("manifests", "NEW.generation > 1"),
-    "published": ("transitions", "NEW.to_state = 'published'"),
+    "opened": Step("transitions", "NEW.to_state = 'received'"),
+    "begun": Step("transitions", "NEW.to_state = 'importing'"),
+    "candidates": Step("candidates", "NEW.origin_job = NEW.job_id AND NEW.key LIKE 'second/%'"),
+    "imported": Step("transitions", "NEW.to_state = 'validating'"),
+    "split": Step("transitions", "NEW.to_state = 'awaiting_review'"),
+    "validated": Step("transitions", "NEW.to_state = 'publishing'"),
+    "noticed": Step("agent_outbox", "NEW.kind = 'finding.published'"),
+    "generation": Step("manifests", "NEW.generation > 1"),
+    "published": Step("transitions", "NEW.to_state = 'published'"),
+    "told": Step(
+        "agent_events",
+        line="(SELECT l.line FROM lines AS l WHERE l.namespace = NEW.data->'baseline'->>'namespace'"
+        " AND l.name = NEW.data->'baseline'->>'name')",
+    ),
+    "settled": Step("agent_outbox", line="OLD.line", action="DELETE"),
 }
-"""The table that a step writes, and by what its row is known. `candidates` is between two batches of one job."""
+"""`candidates` is between two batches of one job; after it, its agent is `told`, and that is `settled`."""
 
 MOMENTS = ("writing", "committing")
 """`writing`: the transaction is lost, unless the statement is a transaction of its own. `committing`: it succeeds after
 the death of whoever began it, who never learns."""
 
 POINTS = [f"{step}-{moment}" for step in STEPS for moment in MOMENTS]
+
+ONE_AT_A_TIME = (
+    [f"opened-{moment}" for moment in MOMENTS],
+    ["told-committing", "settled-writing", "told-writing", "settled-committing"],
+)
+"""Points of which an operator reaches one at a time, since it does this for one line after the other."""
 
 _LOCK = 7_401
 _BLOCKED = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND NOT granted"
@@ -54,7 +85,7 @@ class Crossing:
 
     async def install(self) -> None:
         await self._conn.execute("CREATE TABLE IF NOT EXISTS crossings (line text, point text)")
-        for step, (table, condition) in STEPS.items():
+        for step, (table, condition, line, action) in STEPS.items():
             for moment in MOMENTS:
                 name = f"cross_{step}_{moment}"
                 when = "DEFERRABLE INITIALLY DEFERRED" if moment == "committing" else ""
@@ -63,12 +94,12 @@ class Crossing:
                     CREATE OR REPLACE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
                     BEGIN
                         IF {condition} AND EXISTS (SELECT FROM crossings
-                                                   WHERE line = NEW.line AND point = '{step}-{moment}') THEN
+                                                   WHERE line = {line} AND point = '{step}-{moment}') THEN
                             PERFORM pg_advisory_xact_lock_shared({_LOCK});
                         END IF;
                         RETURN NULL;
                     END $$;
-                    CREATE CONSTRAINT TRIGGER {name} AFTER INSERT ON {table} {when}
+                    CREATE CONSTRAINT TRIGGER {name} AFTER {action} ON {table} {when}
                     FOR EACH ROW EXECUTE FUNCTION {name}();
                     """
                 )
@@ -170,7 +201,8 @@ async def submit_run(place, agent, branch):
 async def let_leases_run_out(conn):
     await conn.execute(
         "UPDATE jobs SET lease_deadline = now() - interval '1 s', due_at = now() - interval '1 s' "
-        "WHERE holder IS NOT NULL AND finished_at IS NULL"
+        "WHERE holder IS NOT NULL AND finished_at IS NULL; "
+        "UPDATE agent_outbox SET due_at = now() - interval '1 s'"
     )
 
 
@@ -184,6 +216,13 @@ async def all_published(place, agent, branches, *, within):
     await eventually(ended, within=within)
 
 
+async def all_told(conn, lines, *, within):
+    async def told():
+        return not await conn.fetchval("SELECT count(*) FROM agent_outbox WHERE line = ANY($1)", list(lines))
+
+    await eventually(told, within=within)
+
+
 @pytest.mark.timeout(240 + 120 * ROUNDS)
 async def test_an_operator_killed_at_any_durable_step_publishes_everything_once(stack, conn, crossing, lines):
     place, line_of = lines
@@ -191,14 +230,14 @@ async def test_an_operator_killed_at_any_durable_step_publishes_everything_once(
     runs = {point: [] for point in POINTS}
     late = {point: [] for point in POINTS}
     for turn in range(ROUNDS):
-        # An operator opens jobs one after the other, so no line gets further while it stands still at an opening.
-        openings = [f"opened-{MOMENTS[turn % 2]}"]
-        others = [point for point in POINTS if not point.startswith("opened")]
-        branches = await asyncio.gather(*(fork(place, agent, point) for point in [*others, *openings]))
+        opening, telling = (points[turn % len(points)] for points in ONE_AT_A_TIME)
+        # No line gets further while the operator stands still at an opening, so that comes last.
+        others = [telling, *(point for point in POINTS if not any(point in points for points in ONE_AT_A_TIME))]
+        branches = await asyncio.gather(*(fork(place, agent, point) for point in [*others, opening]))
         for point in others[:3]:
             late[point].append(await fork(place, agent, point))
         async with crossing.closed():
-            for point, branch in zip([*others, *openings], branches, strict=True):
+            for point, branch in zip([*others, opening], branches, strict=True):
                 await crossing.arm(line_of[point], point)
                 runs[point].append(branch)
             await asyncio.gather(*(submit_run(place, agent, branch) for branch in branches[:-1]))
@@ -215,6 +254,7 @@ async def test_an_operator_killed_at_any_durable_step_publishes_everything_once(
             place, agent, [branch for each in (runs, late) for made in each.values() for branch in made[-1:]], within=60
         )
 
+    await all_told(conn, line_of.values(), within=60)
     db = await Database.open(stack.operator_dsn, application_name="test")
     try:
         for point in POINTS:
@@ -243,6 +283,16 @@ async def check(conn, db, *, line, runs):
         (key, run.run_id) for run in runs for key in (f"first/{run.name}", f"second/{run.name}", "known")
     )
     assert {row["state"] for row in candidates if row["key"] == "known"} <= {"waiting"}
+    outcomes = ("finding.conflict", "finding.published")
+    told = await conn.fetch(
+        "SELECT e.event_id, e.kind, e.data->'branch'->>'runId' AS run, r.exchange_id FROM agent_events AS e "
+        "LEFT JOIN agent_receipts AS r ON r.exchange_id = e.event_id WHERE e.data->'branch'->>'runId' = ANY($1)",
+        [run.run_id for run in runs],
+    )
+    assert sorted((row["run"], row["kind"]) for row in told) == sorted(
+        (run.run_id, outcome) for run in runs for outcome in outcomes
+    ), "its agent was told of each outcome once"
+    assert all(row["exchange_id"] for row in told)
     async with db.transaction() as reading:
         for manifest in await manifests.history(reading, line, 1000):
             root = await trie.recompute_root(reading, line=line, generation=manifest.generation)
