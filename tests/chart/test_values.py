@@ -235,9 +235,14 @@ def test_the_api_alone_gets_the_key_that_manifests_are_signed_with(render):
     assert "ANABRANCH_SIGNING_KEY" not in render().env("anabranch-api")
 
 
-def test_workers_and_namespaces_are_the_operators_arguments(render):
-    rendered = render({**EXISTING, "operator": {"workers": 7, "namespaces": ["a", "b"]}})
-    assert rendered.container("anabranch-operator")["args"][3:] == ["--workers=7", "--namespace=a", "--namespace=b"]
+def test_workers_namespaces_and_the_age_of_events_are_the_operators_arguments(render):
+    rendered = render({**EXISTING, "operator": {"workers": 7, "namespaces": ["a", "b"], "keepAgentEvents": "36h"}})
+    assert rendered.container("anabranch-operator")["args"][3:] == [
+        "--workers=7",
+        "--keep-agent-events=36h",
+        "--namespace=a",
+        "--namespace=b",
+    ]
 
 
 def test_both_programs_know_the_namespace_of_the_release(render):
