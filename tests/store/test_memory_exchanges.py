@@ -135,6 +135,13 @@ async def test_what_comes_in_while_the_section_is_read_stays_unseen(api_db):
     assert await last_seen(api_db) == EXCHANGES_KEPT
 
 
+async def test_an_exchange_is_unseen_in_whichever_slot_it_comes(api_db):
+    await note(api_db, *(exchange() for _ in range(EXCHANGES_KEPT)))
+    await seen_by(api_db)
+    await note(api_db, exchange())
+    assert await unseen(api_db) == [EXCHANGES_KEPT + 1]
+
+
 async def test_reading_what_is_seen_writes_nothing(api_db):
     await note(api_db, exchange())
     await seen_by(api_db)
