@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import ConfigDict, Field, JsonValue, StringConstraints
+from pydantic import ConfigDict, Field, JsonValue, StringConstraints, model_validator
 from pydantic.alias_generators import to_camel
 
 from anabranch.model import limits
@@ -37,6 +37,7 @@ ExchangeId = Annotated[str, StringConstraints(min_length=1, max_length=200, patt
 SurfaceId = Annotated[
     str, StringConstraints(min_length=1, max_length=limits.SURFACE_ID_BYTES, pattern=r"^[!#-\[\]-~]+$")
 ]
+Peer = Annotated[str, StringConstraints(max_length=limits.PEER_BYTES)]
 Kind = Annotated[str, StringConstraints(max_length=32, pattern=r"^[a-z]+\.[a-z_]+$")]
 PostedKind = Literal["exchange.direct", "exchange.loop_guard", "exchange.task_completed"]
 """What a chat platform reports: a direct exchange concluded, the loop guard ended one, a task was completed."""
@@ -137,7 +138,7 @@ class Exchange(Wire):
     kind: Kind = Field(description=f"{', '.join(PLATFORM_KINDS)}, or what a chat platform reports")
     surface_pod_id: SurfaceId = Field(description="where: a room of the chat platform, or the branch")
     surface_label: str = Field(max_length=limits.SURFACE_LABEL_CHARACTERS)
-    peers: tuple[str, ...] = Field(max_length=limits.PEERS, description="who else took part, as agent/instance")
+    peers: tuple[Peer, ...] = Field(max_length=limits.PEERS, description="who else took part, as agent/instance")
     takeaway: str = Field(
         max_length=limits.TAKEAWAY_CHARACTERS, description="what was said last, verbatim; cut off with … when longer"
     )
@@ -223,6 +224,13 @@ class Participant(Wire):
 
     agent_id: LongToken
     instance: Token = "default"
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        size = len(self.agent_id) + 1 + len(self.instance)
+        if size > limits.PEER_BYTES:
+            raise ValueError(f"agent_id/instance has {size} bytes, the limit is {limits.PEER_BYTES}")
+        return self
 
 
 class Turn(Wire):
