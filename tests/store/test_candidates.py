@@ -7,6 +7,7 @@ from dataclasses import replace
 from tests.store import building
 from tests.store.branching import candidate, claimed, digest, new_job
 
+from anabranch.model.limits import CONTENT_BYTES, PAGE_BYTES
 from anabranch.store import candidates, contents, openings
 
 
@@ -77,10 +78,12 @@ async def test_a_reviewer_sees_both_sides(db):
     async with db.connection() as conn:
         await contents.put_many(conn, line=job.line, bodies={digest("mine"): body, deletion.content_hash: b"null"})
         await candidates.insert(conn, [conflict, new, deletion])
-        shown = await candidates.with_content(conn, line=job.line, job_id=job.job_id, limit=2)
-        rest = await candidates.with_content(
+        shown, more = await candidates.with_content(conn, line=job.line, job_id=job.job_id, limit=2)
+        assert more
+        rest, more = await candidates.with_content(
             conn, line=job.line, job_id=job.job_id, after=shown[-1].candidate.candidate_id, limit=2
         )
+        assert not more
         assert await candidates.view(conn, conflict.candidate_id) == shown[0]
     assert [view.candidate for view in (*shown, *rest)] == [conflict, new, deletion]
     assert shown[0].content == body
@@ -91,6 +94,24 @@ async def test_a_reviewer_sees_both_sides(db):
     assert (shown[1].content, shown[1].canonical) == (None, None)
     assert rest[0].content is None
     assert rest[0].canonical.body == b'{"text":"first"}'
+
+
+async def test_a_page_of_large_candidates_ends_early_and_the_next_one_goes_on(db):
+    job = await new_job(db)
+    large = b'"%s"' % (b"x" * 900_000)
+    rows = [candidate(job, n, key=f"k{n}", content_hash=digest("large" if n > 50 else "small")) for n in range(60)]
+    seen, more = [], True
+    async with db.connection() as conn:
+        await contents.put_many(conn, line=job.line, bodies={digest("large"): large, digest("small"): b"1"})
+        await candidates.insert(conn, rows)
+        while more:
+            after = seen[-1].candidate_id if seen else ""
+            shown, more = await candidates.with_content(
+                conn, line=job.line, job_id=job.job_id, after=after, limit=1_000
+            )
+            assert sum(len(view.content) for view in shown) < PAGE_BYTES + CONTENT_BYTES
+            seen += [view.candidate for view in shown]
+    assert seen == rows
 
 
 async def test_contents_are_stored_once(db):

@@ -97,7 +97,7 @@ def _locators(candidate):
 async def conflict(world, job):
     """The job's only candidate and its content, and beside it the record that it contradicts and where that is from."""
     async with world.db.connection() as conn:
-        (shown,) = await candidates.with_content(conn, line=job.line, job_id=job.job_id, limit=10)
+        (shown,), _ = await candidates.with_content(conn, line=job.line, job_id=job.job_id, limit=10)
     record = shown.canonical
     return shown.candidate, parse_json(shown.content), parse_json(record.body), Fact.parse(record.fact_body)
 

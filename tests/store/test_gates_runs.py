@@ -7,6 +7,7 @@ from tests.store.world import AUTOMATIC, World
 from anabranch.branches import checkpoints, following, layers, presence, private
 from anabranch.domain.cursor import Sealer
 from anabranch.feed.cursor import Position, seal
+from anabranch.model.answers import ViewedRecord
 from anabranch.model.runs import Capsule, CheckpointWrite, PresenceWrite
 from anabranch.store import branches
 
@@ -27,7 +28,8 @@ async def test_gate_5a_lease_expiry_preserves_private_work_and_exposes_stale_pee
         )  # fmt: skip
 
     async def seen(key):
-        return (await layers.view(db, silent, key, layer="merged", scopes=["shared"])).content
+        seen = await layers.view(db, silent, key, layer="merged", scopes=["shared"])
+        return ViewedRecord.model_validate_json(seen).content
 
     async def states():
         found = await presence.peers(db, SEALER, line=silent.line, states=None, after="", limit=10)

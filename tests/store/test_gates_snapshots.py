@@ -19,6 +19,7 @@ from anabranch.devcluster import ephemeral, postgres
 from anabranch.devcluster.postgres import with_database
 from anabranch.devcluster.processes import Processes
 from anabranch.identity import grants
+from anabranch.model.answers import ViewedRecord
 from anabranch.model.errors import PreconditionFailedError
 from anabranch.store import database, migrate, roles
 
@@ -42,7 +43,7 @@ async def note(world, branch, content, *, expected=None):
 
 
 async def seen(world, branch, layer="merged"):
-    return await layers.view(world.db, branch, "a", layer=layer, scopes=SCOPES)
+    return ViewedRecord.model_validate_json(await layers.view(world.db, branch, "a", layer=layer, scopes=SCOPES))
 
 
 async def test_gate_2_two_workers_start_from_one_manifest_write_independently_and_retain_the_base_revision(world):

@@ -11,6 +11,7 @@ from anabranch.domain.cursor import Sealer
 from anabranch.feed.cursor import Position, seal
 from anabranch.feed.expiry import CursorExpiredError
 from anabranch.kv import records as kv_records
+from anabranch.model.answers import ViewedRecord
 from anabranch.model.errors import GoneError, NotFoundError
 from anabranch.store import private as private_rows
 from anabranch.store import pruning, restoring
@@ -35,7 +36,7 @@ async def follow(world, run, sequence):
 
 
 async def seen(world, run, key="a", layer="merged", scopes=SCOPES):
-    found = await layers.view(world.db, run, key, layer=layer, scopes=scopes)
+    found = ViewedRecord.model_validate_json(await layers.view(world.db, run, key, layer=layer, scopes=scopes))
     return found.layer, None if found.tombstone else found.content
 
 
@@ -113,7 +114,7 @@ async def test_what_a_rollback_took_away_is_gone_from_the_view_and_not_from_the_
     assert await seen(world, run, "new") == ("base", "second")
     await follow(world, run, 2)
     assert await seen(world, run, "new") == ("shared", None)
-    found = await layers.view(world.db, run, "new", layer="shared", scopes=SCOPES)
+    found = ViewedRecord.model_validate_json(await layers.view(world.db, run, "new", layer="shared", scopes=SCOPES))
     assert (found.revision, found.base_revision) == ("0", "0"), "who writes it anew begins with nothing"
     assert await seen(world, run, "new", layer="base") == ("base", "second")
 

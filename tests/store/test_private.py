@@ -8,6 +8,7 @@ import pytest
 from tests.store.branching import digest, new_branch
 
 from anabranch.model.errors import NotFoundError, PreconditionFailedError
+from anabranch.model.limits import CONTENT_BYTES, PAGE_BYTES
 from anabranch.store import private
 
 
@@ -107,6 +108,23 @@ async def test_records_are_listed_by_key_in_pages_without_the_deleted(db):
             await put(conn, branch, key=key)
         await put(conn, other, key="z")
         await private.delete(conn, **where, key="b", expected=None)
-        first = await private.page(conn, **where, limit=2)
-        rest = await private.page(conn, **where, after=first[-1].key, limit=2)
+        first, more = await private.page(conn, **where, limit=2)
+        assert more
+        rest, more = await private.page(conn, **where, after=first[-1].key, limit=2)
+    assert not more
     assert [row.key for row in (*first, *rest)] == ["a", "c", "d"]
+
+
+async def test_a_page_of_large_records_ends_early_and_the_next_one_goes_on(db):
+    branch = await new_branch(db)
+    where = {"line": branch.line, "branch_id": branch.branch_id}
+    keys = [f"small/{number:03}" for number in range(100)] + [f"x-large/{number}" for number in range(9)]
+    async with db.connection() as conn:
+        for key in keys:
+            await put(conn, branch, key=key, text=f'"{key * 60_000}"' if key > "x" else '"small"')
+        seen, more = [], True
+        while more:
+            page, more = await private.page(conn, **where, after=seen[-1] if seen else "", limit=1_000)
+            assert sum(len(row.body) for row in page) < PAGE_BYTES + CONTENT_BYTES
+            seen += [row.key for row in page]
+    assert seen == keys

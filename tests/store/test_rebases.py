@@ -12,6 +12,7 @@ from tests.store.world import AUTOMATIC, World
 from anabranch.branches import following, layers, private, rebasing
 from anabranch.domain.cursor import Sealer
 from anabranch.identity import grants
+from anabranch.model.answers import ViewedRecord
 from anabranch.model.errors import ConflictError, GoneError, NotFoundError
 from anabranch.store import branches, projection, pruning, rebases
 from anabranch.store import private as private_rows
@@ -62,12 +63,12 @@ async def conflicts(world, branch, to=None, scopes=SCOPES, after="", limit=100):
 
 async def overlay(world, branch):
     async with world.db.connection() as conn:
-        rows = await private_rows.page(conn, line=branch.line, branch_id=branch.branch_id, limit=100)
+        rows, _ = await private_rows.page(conn, line=branch.line, branch_id=branch.branch_id, limit=100)
     return {row.key: (row.body, row.base_revision, row.revision) for row in rows}
 
 
 async def seen(world, branch, key, layer="merged"):
-    found = await layers.view(world.db, branch, key, layer=layer, scopes=SCOPES)
+    found = ViewedRecord.model_validate_json(await layers.view(world.db, branch, key, layer=layer, scopes=SCOPES))
     return found.layer, found.content
 
 

@@ -21,6 +21,11 @@ def reply(model: BaseModel, *, status: int = 200, headers: Mapping[str, str] | N
     return _json(model.model_dump_json(), status, {"Cache-Control": _KEEP_NOT, **(headers or {})})
 
 
+def reply_json(body: bytes, *, headers: Mapping[str, str] | None = None) -> Response:
+    """Likewise, of an answer that is JSON already."""
+    return _json(body, 200, {"Cache-Control": _KEEP_NOT, **(headers or {})})
+
+
 def kept(request: Request, model: BaseModel, *, caching: str) -> Response:
     """An answer with a tag over its bytes, or 304 where the caller has these very bytes."""
     return kept_json(request, model.model_dump_json().encode(), caching=caching)

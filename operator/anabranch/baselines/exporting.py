@@ -212,8 +212,8 @@ async def _written(db: Database, export: Export, spool: BinaryIO, *, partial: bo
 
 async def _slices(db: Database, export: Export) -> AsyncGenerator[list[RecordRow], None]:
     """The records, as many at a time as can well be held."""
-    after, wanted = "", _FIRST_SLICE
-    while True:
+    after, wanted, more = "", _FIRST_SLICE, True
+    while more:
         async with db.connection() as conn:
             page = await records.page(
                 conn,
@@ -223,15 +223,12 @@ async def _slices(db: Database, export: Export) -> AsyncGenerator[list[RecordRow
                 limit=wanted,
                 scopes=export.scopes,
                 tombstones=True,
+                size=_SLICE_BYTES,
             )
-        rows = list(page.records)
-        if rows:
+        if rows := list(page.records):
             yield rows
-        if len(rows) < wanted:
-            return
-        after = rows[-1].key
-        size = sum(len(row.body or b"") + len(row.fact_body or b"") for row in rows)
-        wanted = max(1, min(_MOST_RECORDS, 2 * wanted, _SLICE_BYTES * len(rows) // max(size, 1)))
+            after, wanted = rows[-1].key, min(_MOST_RECORDS, 2 * len(rows))
+        more = page.more
 
 
 async def _spool(db: Database, export: Export, spool: BinaryIO) -> int:

@@ -16,6 +16,7 @@ from anabranch.domain.proven import ProvenRecord
 from anabranch.model.answers import DiffEntry
 from anabranch.model.canonical import hash_text
 from anabranch.model.errors import NotFoundError
+from anabranch.model.limits import PAGE_BYTES
 from anabranch.model.objects import PublishedFact, RecordDescriptor
 from anabranch.store import diffs, records, trie
 
@@ -27,12 +28,6 @@ if TYPE_CHECKING:
     from anabranch.store.reader import Reader
     from anabranch.store.records import RecordRow
 
-
-PAGE_BYTES: Final = 4 << 20
-"""Content from which a page ends early: a thousand records of a megabyte each would fill a process' memory."""
-
-FIRST_SLICE: Final = 32
-"""Records that are read before it is known how large they are."""
 
 _NO_ORIGIN: Final = Fact().canonical()
 
@@ -108,7 +103,7 @@ async def page(  # noqa: PLR0913  (a page has that many bounds)
     limit: int,
     prefix: str,
     tombstones: bool,
-) -> tuple[list[PublishedFact], bool]:
+) -> tuple[Sequence[RecordRow], bool]:
     """Records of a manifest by key, up to a number, and up to a size that a process can well hold.
 
     Args:
@@ -127,27 +122,19 @@ async def page(  # noqa: PLR0913  (a page has that many bounds)
     Raises:
         GoneError: If the manifest was pruned.
     """
-    found: list[RecordRow] = []
-    size, wanted = 0, FIRST_SLICE
     async with db.connection() as conn:
-        while len(found) < limit and size < PAGE_BYTES:
-            wanted = min(wanted, limit - len(found))
-            slice_ = await records.page(
-                conn,
-                line=line,
-                generation=generation,
-                after_key=found[-1].key if found else after_key,
-                limit=wanted,
-                scopes=scopes,
-                prefix=prefix,
-                tombstones=tombstones,
-            )
-            found += slice_.records
-            size += sum(_size(row) for row in slice_.records)
-            if len(slice_.records) < wanted:
-                return [fact(row.key, row) for row in found], False
-            wanted = max(FIRST_SLICE, (PAGE_BYTES - size) * len(found) // max(size, 1))
-    return [fact(row.key, row) for row in found], True
+        found = await records.page(
+            conn,
+            line=line,
+            generation=generation,
+            after_key=after_key,
+            limit=limit,
+            scopes=scopes,
+            prefix=prefix,
+            tombstones=tombstones,
+            size=PAGE_BYTES,
+        )
+    return found.records, found.more
 
 
 async def diff(  # noqa: PLR0913  (a page has that many bounds)
@@ -218,7 +205,3 @@ def _descriptor(row: RecordRow | None) -> RecordDescriptor | None:
         fact_hash=hash_text(row.fact_hash),
         tombstone=row.tombstone,
     )
-
-
-def _size(row: RecordRow) -> int:
-    return len(row.body or b"") + len(row.fact_body or b"")

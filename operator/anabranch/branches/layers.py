@@ -9,7 +9,6 @@ holds: there the agent may look at it, and its view stays.
 from __future__ import annotations
 
 import contextlib
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -17,6 +16,7 @@ from anabranch.feed.expiry import CursorExpiredError
 from anabranch.model.answers import ViewedRecord
 from anabranch.model.canonical import content_hash, hash_text
 from anabranch.model.errors import GoneError, NotFoundError
+from anabranch.model.stored import with_content
 from anabranch.store import followers, private, records
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ class _Taken:
     record: RecordRow | None
 
 
-async def view(db: Database, branch: BranchRow, key: str, *, layer: Layer, scopes: Sequence[str]) -> ViewedRecord:
-    """A record as the branch sees it.
+async def view(db: Database, branch: BranchRow, key: str, *, layer: Layer, scopes: Sequence[str]) -> bytes:
+    """A record as the branch sees it, a `ViewedRecord` in JSON.
 
     Args:
         db: The store.
@@ -115,25 +115,26 @@ async def _base_of(conn: Connection, branch: BranchRow, key: str, scopes: Sequen
     return record
 
 
-def _own(row: PrivateRow) -> ViewedRecord:
-    return ViewedRecord.model_construct(
+def _own(row: PrivateRow) -> bytes:
+    record = ViewedRecord.model_construct(
         layer="private",
         key=row.key,
         revision=str(row.revision),
         scope=row.scope,
         visibility=row.visibility,
-        content=json.loads(row.body),
+        content=None,
         content_hash=hash_text(row.content_hash),
         base_revision=str(row.base_revision),
         tombstone=False,
     )
+    return with_content(record, row.body)
 
 
-def _shared(key: str, record: RecordRow | None, base: RecordRow | None) -> ViewedRecord:
+def _shared(key: str, record: RecordRow | None, base: RecordRow | None) -> bytes:
     """What was taken over; a record that a rollback or a restore has taken away shows as deleted, at no revision."""
     if record is not None:
         return _wire("shared", key, record)
-    return ViewedRecord.model_construct(
+    gone = ViewedRecord.model_construct(
         layer="shared",
         key=key,
         revision="0",
@@ -144,17 +145,19 @@ def _shared(key: str, record: RecordRow | None, base: RecordRow | None) -> Viewe
         base_revision="0",
         tombstone=True,
     )
+    return gone.model_dump_json().encode()
 
 
-def _wire(layer: Literal["base", "shared"], key: str, row: RecordRow) -> ViewedRecord:
-    return ViewedRecord.model_construct(
+def _wire(layer: Literal["base", "shared"], key: str, row: RecordRow) -> bytes:
+    record = ViewedRecord.model_construct(
         layer=layer,
         key=key,
         revision=str(row.revision),
         scope=row.scope,
         visibility="shareable",
-        content=None if row.body is None else json.loads(row.body),
+        content=None,
         content_hash=hash_text(row.content_hash),
         base_revision=str(row.revision),
         tombstone=row.tombstone,
     )
+    return with_content(record, row.body or b"null")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from anabranch.branches import following
@@ -11,6 +10,7 @@ from anabranch.model.answers import BatchState, BranchPending, PrivateRecord
 from anabranch.model.canonical import hash_text
 from anabranch.model.errors import NotFoundError
 from anabranch.model.objects import BranchManifest, ManifestRef, SharingPolicy
+from anabranch.model.stored import with_content
 from anabranch.store import batches, branches, completions, followers, lines, manifests, private, waiting
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ async def completion(db: Database, branch: BranchRow) -> CompletionRow | None:
         return await completions.get(conn, line=branch.line, branch_id=branch.branch_id)
 
 
-async def private_record(db: Database, branch: BranchRow, key: str) -> PrivateRecord:
+async def private_record(db: Database, branch: BranchRow, key: str) -> PrivateRow:
     """A record of the private overlay.
 
     Raises:
@@ -96,28 +96,28 @@ async def private_record(db: Database, branch: BranchRow, key: str) -> PrivateRe
         row = await private.get(conn, line=branch.line, branch_id=branch.branch_id, key=key)
     if row is None:
         raise NotFoundError(f"The branch has no private record {key!r}.", hint="List the branch's records.")
-    return private_wire(row)
+    return row
 
 
-async def private_page(db: Database, branch: BranchRow, *, after: str, limit: int) -> list[PrivateRecord]:
-    """Records of the private overlay by key."""
+async def private_page(db: Database, branch: BranchRow, *, after: str, limit: int) -> tuple[list[PrivateRow], bool]:
+    """Records of the private overlay by key, and whether there may be more."""
     async with db.connection() as conn:
-        found = await private.page(conn, line=branch.line, branch_id=branch.branch_id, after=after, limit=limit)
-    return [private_wire(row) for row in found]
+        return await private.page(conn, line=branch.line, branch_id=branch.branch_id, after=after, limit=limit)
 
 
-def private_wire(row: PrivateRow) -> PrivateRecord:
-    """A record of the private overlay as it travels."""
-    return PrivateRecord.model_construct(
+def private_json(row: PrivateRow) -> bytes:
+    """A record of the private overlay as it travels, a `PrivateRecord` in JSON."""
+    record = PrivateRecord.model_construct(
         key=row.key,
         revision=str(row.revision),
         scope=row.scope,
         visibility=row.visibility,
-        content=json.loads(row.body),
+        content=None,
         content_hash=hash_text(row.content_hash),
         base_revision=str(row.base_revision),
         updated_at=row.updated_at,
     )
+    return with_content(record, row.body)
 
 
 async def _manifest(conn: Connection, row: BranchRow, saved: FollowerRow | None, sealer: Sealer) -> BranchManifest:

@@ -84,7 +84,7 @@ async def candidate_page(  # noqa: PLR0913  (a page has that many bounds)
         readable: Scopes whose records may be shown beside a candidate; None: all. Whoever proposes something for a key
             must not be shown what stands there if they may not read it: guessing keys would be reading.
         after: The last id of the page before.
-        limit: How many at most.
+        limit: How many at most; where they are large, fewer come.
 
     Returns:
         Those to be seen, and the id to go on after; None when there are no more.
@@ -97,7 +97,7 @@ async def candidate_page(  # noqa: PLR0913  (a page has that many bounds)
             "The job is done, and retention has removed its candidates.", hint="What it published is in the baseline."
         )
     async with db.connection() as conn:
-        found = await candidates.with_content(conn, line=job.line, job_id=job.job_id, after=after, limit=limit)
+        found, more = await candidates.with_content(conn, line=job.line, job_id=job.job_id, after=after, limit=limit)
         own = await _own_branches(conn, caller, found)
     shown = [
         _kept_back(view.candidate)
@@ -106,7 +106,7 @@ async def candidate_page(  # noqa: PLR0913  (a page has that many bounds)
         for view in found
         if branch_id is None or view.candidate.branch_id == branch_id
     ]
-    return shown, found[-1].candidate.candidate_id if len(found) == limit else None
+    return shown, found[-1].candidate.candidate_id if more else None
 
 
 async def transition_page(db: Database, job: JobRow, *, after: int, limit: int) -> list[Transition]:

@@ -30,6 +30,9 @@ FOLLOWER_BYTES: Final = 1 << 20
 
 PAGE_DEFAULT: Final = 100
 PAGE_MAX: Final = 1_000
+PAGE_BYTES: Final = 4 << 20
+"""Of contents, from which on a page ends early: a thousand of a megabyte each would fill a process' memory."""
+
 REVIEW_BYTES: Final = 64 << 10
 SOURCES_PER_CHANGE: Final = 32
 KV_NAMESPACES: Final = 32

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from anabranch.model.ids import line_of
+from anabranch.model.limits import PAGE_BYTES
 from anabranch.store import queries
 
 if TYPE_CHECKING:
@@ -197,10 +198,23 @@ async def import_changes(conn: Connection, *, line: str) -> list[ImportChange]:
     return await queries.rows(_sql.import_changes(conn, line=line), lambda row: ImportChange(**row))
 
 
-async def with_content(conn: Connection, *, line: str, job_id: str, after: str = "", limit: int) -> list[CandidateView]:
-    """A job's candidates by id, beginning after one, with both sides of what a reviewer decides."""
-    found = _sql.with_content(conn, line=line, job_id=job_id, after=after, limit=limit)
-    return await queries.rows(found, _view)
+async def with_content(
+    conn: Connection, *, line: str, job_id: str, after: str = "", limit: int
+) -> tuple[list[CandidateView], bool]:
+    """A job's candidates by id with both sides of what a reviewer decides, up to a size that a process can well hold.
+
+    Args:
+        conn: A connection.
+        line: The job's.
+        job_id: The job.
+        after: The last id of the page before.
+        limit: How many at most.
+
+    Returns:
+        The candidates, and whether there may be more.
+    """
+    found = _sql.with_content(conn, line=line, job_id=job_id, after=after, limit=limit, bytes=PAGE_BYTES)
+    return await queries.bounded(found, _view, limit=limit)
 
 
 async def view(conn: Connection, candidate_id: str) -> CandidateView | None:

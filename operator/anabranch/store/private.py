@@ -7,10 +7,11 @@ content.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Final, Literal
 
 from anabranch.model.errors import NotFoundError, PreconditionFailedError
+from anabranch.model.limits import PAGE_BYTES
 from anabranch.store import queries
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ class PrivateRow:
     body: bytes
     base_revision: int
     updated_at: datetime
+
+
+_FIELDS: Final = tuple(field.name for field in fields(PrivateRow))
 
 
 async def get(conn: Connection, *, line: str, branch_id: str, key: str) -> PrivateRow | None:
@@ -127,10 +131,23 @@ async def delete(conn: Connection, *, line: str, branch_id: str, key: str, expec
     return revision
 
 
-async def page(conn: Connection, *, line: str, branch_id: str, after: str = "", limit: int) -> list[PrivateRow]:
-    """The private records of a branch by key, beginning after one."""
-    found = _sql.page(conn, line=line, branch_id=branch_id, after=after, limit=limit)
-    return await queries.rows(found, lambda row: PrivateRow(**row))
+async def page(
+    conn: Connection, *, line: str, branch_id: str, after: str = "", limit: int
+) -> tuple[list[PrivateRow], bool]:
+    """Private records of a branch by key, beginning after one, up to a size that a process can well hold.
+
+    Args:
+        conn: A connection.
+        line: The branch's.
+        branch_id: The branch.
+        after: The last key of the page before.
+        limit: How many at most.
+
+    Returns:
+        The records, and whether there may be more.
+    """
+    found = _sql.page(conn, line=line, branch_id=branch_id, after=after, limit=limit, bytes=PAGE_BYTES)
+    return await queries.bounded(found, lambda row: PrivateRow(**{name: row[name] for name in _FIELDS}), limit=limit)
 
 
 def _not_as_expected(expected: int | None, found: PrivateRow | None) -> PreconditionFailedError:

@@ -83,6 +83,22 @@ async def rows(found: AsyncIterator[Any], make: Callable[[Any], _T]) -> list[_T]
     return [make(row) async for row in found]
 
 
+async def bounded(found: AsyncIterator[Any], make: Callable[[Any], _T], *, limit: int) -> tuple[list[_T], bool]:
+    """The rows of a query that ends early where they are large, and whether there may be more behind them.
+
+    Args:
+        found: Rows, of which each has as `listed` how many there are without that end.
+        make: Makes a value of one.
+        limit: How many were asked for.
+    """
+    listed = 0
+    made = []
+    async for row in found:
+        listed = row["listed"]
+        made.append(make(row))
+    return made, listed >= limit or len(made) < listed
+
+
 def touched(tag: str) -> int:
     """How many rows a command says that it changed: ``UPDATE 3`` gives 3."""
     return int(tag.rpartition(" ")[2])

@@ -72,10 +72,17 @@ Reading: TypeAlias = "tuple[int, RecordRow | None]"
 
 @dataclass(frozen=True, slots=True)
 class RecordPage:
-    """Some records, and the generation that they were read at (page cursors carry it)."""
+    """Some records.
+
+    Attributes:
+        generation: That they were read at; page cursors carry it.
+        records: The records.
+        more: Whether there may be more behind them.
+    """
 
     generation: int
     records: Sequence[RecordRow]
+    more: bool
 
 
 async def read(
@@ -144,6 +151,7 @@ async def page(  # noqa: PLR0913  (a page has that many bounds)
     scopes: Sequence[str] | None,
     prefix: str = "",
     tombstones: bool = False,
+    size: int | None = None,
 ) -> RecordPage:
     """Records in the order of their keys (by code point).
 
@@ -152,16 +160,17 @@ async def page(  # noqa: PLR0913  (a page has that many bounds)
         line: The line.
         generation: None reads the current one.
         after_key: The last key of the page before.
-        limit: How many at most. Fewer come only at the end.
+        limit: How many at most.
         scopes: Those to be seen; None for all.
         prefix: Only keys that begin so.
         tombstones: Whether deleted keys are listed too.
+        size: Bytes of bodies from which on no further record comes; None: all come.
 
     Raises:
         GoneError: If the generation was pruned.
         NotFoundError: If there never was such a generation, or line.
     """
-    found = await queries.rows(
+    found, more = await queries.bounded(
         _sql.page(
             conn,
             line=line,
@@ -172,11 +181,15 @@ async def page(  # noqa: PLR0913  (a page has that many bounds)
             scopes=_array(scopes),
             tombstones=tombstones,
             limit=limit,
+            bytes=size,
         ),
         lambda row: row,
+        limit=limit,
     )
     first = _found(found[0] if found else None)
-    return RecordPage(first["generation"], [_record(row) for row in found if row["key"] is not None])
+    if first["key"] is None:
+        return RecordPage(first["generation"], [], more=False)
+    return RecordPage(first["generation"], list(map(_record, found)), more)
 
 
 async def current_of(

@@ -18,6 +18,7 @@ from anabranch.model.answers import BaselinePage, BaselineState, DiffPage, Manif
 from anabranch.model.errors import GoneError, NotFoundError
 from anabranch.model.limits import KEY_BYTES
 from anabranch.model.objects import BaselineManifest, PublishedFact
+from anabranch.model.stored import with_items
 from anabranch.model.wire import Key
 
 router = APIRouter(prefix="/v1/namespaces/{namespace}/baselines", route_class=Route, tags=["baselines"])
@@ -115,8 +116,8 @@ async def list_records(
         tombstones=query.tombstones,
     )
     cursor = pager.cursor([manifest.generation, items[-1].key] if more else None)
-    page = RecordPage.model_construct(items=tuple(items), next_cursor=cursor, manifest=manifest)
-    return kept(request, page, caching=ASK_AGAIN)
+    page = RecordPage.model_construct(items=(), next_cursor=cursor, manifest=manifest)
+    return kept_json(request, with_items(page, map(records.fact_json, items)), caching=ASK_AGAIN)
 
 
 @router.get(

@@ -10,7 +10,7 @@ from anabranch.api.access import Granted, Namespaced, OfBranch, OfOwnBranch
 from anabranch.api.bodies import JsonBody
 from anabranch.api.paging import PageQuery, Pager, QueryModel
 from anabranch.api.parts import WithParts
-from anabranch.api.replies import ASK_AGAIN, kept, reply
+from anabranch.api.replies import ASK_AGAIN, kept, reply, reply_json
 from anabranch.api.routing import Route, may_fail
 from anabranch.api.visibility import InNamespace, OnBranch, base_scopes, visible
 from anabranch.branches import creation, layers, private, read
@@ -19,6 +19,7 @@ from anabranch.model.answers import BranchPage, BranchPending, PrivatePage, Priv
 from anabranch.model.errors import ConflictError, InvalidInputError, PreconditionFailedError
 from anabranch.model.objects import BranchManifest
 from anabranch.model.requests import BranchRequest, PrivateWrite
+from anabranch.model.stored import with_items
 from anabranch.model.wire import Key, Layer
 
 router = APIRouter(prefix="/v1/namespaces/{namespace}/branches", route_class=Route, tags=["branches"])
@@ -100,16 +101,17 @@ async def list_private(at: AtOwnBranch, parts: WithParts, query: PageQuery) -> R
     """The private overlay, by key."""
     pager = Pager(parts.sealer, f"private {at.branch.branch_id}")
     after = pager.place(query.cursor) or ""
-    items = await read.private_page(parts.db, at.branch, after=after, limit=query.limit)
-    cursor = pager.after(items, query.limit, lambda item: item.key)
-    return reply(PrivatePage.model_construct(items=tuple(items), next_cursor=cursor))
+    items, more = await read.private_page(parts.db, at.branch, after=after, limit=query.limit)
+    cursor = pager.cursor(items[-1].key if more else None)
+    page = PrivatePage.model_construct(items=(), next_cursor=cursor)
+    return reply_json(with_items(page, map(read.private_json, items)))
 
 
 @router.get("/{branch}/records/{key:path}", response_model=PrivateRecord, summary="Read a private record")
 async def get_private(at: AtOwnBranch, key: RecordKey, parts: WithParts) -> Response:
     """A record of the private overlay. Its revision is the ETag."""
-    record = await read.private_record(parts.db, at.branch, key)
-    return reply(record, headers={"ETag": f'"{record.revision}"'})
+    row = await read.private_record(parts.db, at.branch, key)
+    return reply_json(read.private_json(row), headers={"ETag": f'"{row.revision}"'})
 
 
 @router.put(
@@ -140,8 +142,7 @@ async def put_private(
         readable=await base_scopes(parts, at),
         based_on=body.base_revision,
     )
-    record = read.private_wire(row)
-    return reply(record, headers={"ETag": f'"{record.revision}"'})
+    return reply_json(read.private_json(row), headers={"ETag": f'"{row.revision}"'})
 
 
 @router.delete(
@@ -157,7 +158,7 @@ async def delete_private(at: AtOwnBranch, key: RecordKey, parts: WithParts, requ
 async def view(at: AtView, key: RecordKey, parts: WithParts, query: Annotated[ViewQuery, Query()]) -> Response:
     """A record of one layer, or as they lie over each other, naming its layer and revision."""
     scopes = () if query.layer == "private" else await base_scopes(parts, at)
-    return reply(await layers.view(parts.db, at.branch, key, layer=query.layer, scopes=scopes))
+    return reply_json(await layers.view(parts.db, at.branch, key, layer=query.layer, scopes=scopes))
 
 
 def _expected(request: Request) -> int | None:

@@ -66,23 +66,35 @@ FROM (
 ) AS said
 ORDER BY said.key, said.said_at DESC, said.ordinal DESC;
 
--- name: with_content(line, job_id, after, limit)
--- Candidates with their content, and the record that each was compared with, as a reviewer sees them.
-SELECT c.*, own.body AS content,
-       v.revision AS record_revision, v.scope AS record_scope, v.content_hash AS record_content_hash,
-       v.fact_hash AS record_fact_hash, v.tombstone AS record_tombstone, theirs.body AS record_body, f.body AS record_fact
-FROM candidates AS c
-LEFT JOIN contents AS own ON own.line = :line AND own.content_hash = c.content_hash
-LEFT JOIN LATERAL (
-    SELECT r.* FROM record_versions AS r
-    WHERE r.line = :line AND r.key = c.key AND r.revision = c.canonical_revision
-    ORDER BY r.from_generation DESC LIMIT 1
-) AS v ON true
-LEFT JOIN contents AS theirs ON theirs.line = :line AND theirs.content_hash = v.content_hash AND NOT v.tombstone
-LEFT JOIN facts AS f ON f.line = :line AND f.fact_hash = v.fact_hash
-WHERE c.line = :line AND c.job_id = :job_id AND c.candidate_id > :after
-ORDER BY c.candidate_id
-LIMIT :limit;
+-- name: with_content(line, job_id, after, limit, bytes)
+-- Candidates with their content, and the record that each was compared with, as a reviewer sees them; up to the one
+-- with which all that comes to so many bytes.
+SELECT *
+FROM (
+    SELECT c.*, own.body AS content,
+           v.revision AS record_revision, v.scope AS record_scope, v.content_hash AS record_content_hash,
+           v.fact_hash AS record_fact_hash, v.tombstone AS record_tombstone, theirs.body AS record_body,
+           f.body AS record_fact, count(*) OVER () AS listed,
+           sum(octet_length(c.sources::text) + coalesce(octet_length(own.body), 0)
+               + coalesce(octet_length(theirs.body), 0) + coalesce(octet_length(f.body), 0))
+           OVER (ORDER BY c.candidate_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+    FROM (
+        SELECT * FROM candidates
+        WHERE line = :line AND job_id = :job_id AND candidate_id > :after
+        ORDER BY candidate_id
+        LIMIT :limit
+    ) AS c
+    LEFT JOIN contents AS own ON own.line = :line AND own.content_hash = c.content_hash
+    LEFT JOIN LATERAL (
+        SELECT r.* FROM record_versions AS r
+        WHERE r.line = :line AND r.key = c.key AND r.revision = c.canonical_revision
+        ORDER BY r.from_generation DESC LIMIT 1
+    ) AS v ON true
+    LEFT JOIN contents AS theirs ON theirs.line = :line AND theirs.content_hash = v.content_hash AND NOT v.tombstone
+    LEFT JOIN facts AS f ON f.line = :line AND f.fact_hash = v.fact_hash
+) AS page
+WHERE coalesce(before, 0) < :bytes
+ORDER BY candidate_id;
 
 -- name: view(line, candidate_id)^
 -- One candidate with its content, and the record that it was compared with.

@@ -27,11 +27,19 @@ WHERE line = :line AND branch_id = :branch_id AND key = :key AND body IS NOT NUL
   AND (:expected::bigint IS NULL OR revision = :expected::bigint)
 RETURNING revision;
 
--- name: page(line, branch_id, after, limit)
--- The private records of a branch by key.
-SELECT line, branch_id, key, revision, scope, visibility, content_hash, body, base_revision, updated_at
-FROM private_records
-WHERE line = :line AND branch_id = :branch_id AND key > :after AND body IS NOT NULL
-  AND (expires_at IS NULL OR expires_at > now())
-ORDER BY key
-LIMIT :limit;
+-- name: page(line, branch_id, after, limit, bytes)
+-- The private records of a branch by key, up to the one with which their contents come to so many bytes.
+SELECT line, branch_id, key, revision, scope, visibility, content_hash, body, base_revision, updated_at, listed
+FROM (
+    SELECT p.*, count(*) OVER () AS listed,
+           sum(octet_length(p.body)) OVER (ORDER BY p.key ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+    FROM (
+        SELECT * FROM private_records
+        WHERE line = :line AND branch_id = :branch_id AND key > :after AND body IS NOT NULL
+          AND (expires_at IS NULL OR expires_at > now())
+        ORDER BY key
+        LIMIT :limit
+    ) AS p
+) AS page
+WHERE coalesce(before, 0) < :bytes
+ORDER BY key;

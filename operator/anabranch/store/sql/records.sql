@@ -41,26 +41,40 @@ LEFT JOIN LATERAL (
     LIMIT 1
 ) AS v ON v.to_generation > p.generation AND (p.scopes IS NULL OR v.scope = ANY(p.scopes));
 
--- name: page(line, generation, after_key, from_key, below_key, scopes, tombstones, limit)
+-- name: page(line, generation, after_key, from_key, below_key, scopes, tombstones, limit, bytes)
 -- Records at a generation (null: current) in the order of their keys; one row of nulls if the manifest has none of them.
-SELECT m.generation, coalesce(:generation::bigint, h.current_generation) AS wanted_generation, h.head_generation,
-       v.key, v.revision, v.scope, v.content_hash, v.fact_hash, v.tombstone,
-       (SELECT c.body FROM contents AS c WHERE c.line = :line AND c.content_hash = v.content_hash) AS body,
-       (SELECT f.body FROM facts AS f WHERE f.line = :line AND f.fact_hash = v.fact_hash) AS fact_body
-FROM line_heads AS h
-LEFT JOIN manifests AS m ON m.line = h.line AND m.generation = coalesce(:generation::bigint, h.current_generation)
-LEFT JOIN LATERAL (
-    SELECT * FROM record_versions AS r
-    WHERE r.line = :line
-      AND r.key > :after_key AND r.key >= :from_key AND r.key < :below_key
-      AND r.from_generation <= m.generation AND r.to_generation > m.generation
-      AND (:scopes::text[] IS NULL OR r.scope = ANY(:scopes::text[]))
-      AND (:tombstones::boolean OR NOT r.tombstone)
-    ORDER BY r.key
-    LIMIT :limit
-) AS v ON true
-WHERE h.line = :line
-ORDER BY v.key;
+--
+-- They end early, with the one with which their bodies come to so many bytes (null: they do not). How long a body is,
+-- is told without reading it.
+SELECT *
+FROM (
+    SELECT *, count(*) OVER () AS listed,
+           sum(coalesce(octet_length(body), 0) + coalesce(octet_length(fact_body), 0))
+           OVER (ORDER BY key ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+    FROM (
+        SELECT m.generation, coalesce(:generation::bigint, h.current_generation) AS wanted_generation,
+               h.head_generation, v.key, v.revision, v.scope, v.content_hash, v.fact_hash, v.tombstone,
+               (SELECT c.body FROM contents AS c WHERE c.line = :line AND c.content_hash = v.content_hash) AS body,
+               (SELECT f.body FROM facts AS f WHERE f.line = :line AND f.fact_hash = v.fact_hash) AS fact_body
+        FROM line_heads AS h
+        LEFT JOIN manifests AS m
+            ON m.line = h.line AND m.generation = coalesce(:generation::bigint, h.current_generation)
+        LEFT JOIN LATERAL (
+            SELECT * FROM record_versions AS r
+            WHERE r.line = :line
+              AND r.key > :after_key AND r.key >= :from_key AND r.key < :below_key
+              AND r.from_generation <= m.generation AND r.to_generation > m.generation
+              AND (:scopes::text[] IS NULL OR r.scope = ANY(:scopes::text[]))
+              AND (:tombstones::boolean OR NOT r.tombstone)
+            ORDER BY r.key
+            LIMIT :limit
+        ) AS v ON true
+        WHERE h.line = :line
+        ORDER BY v.key
+    ) AS shown
+) AS page
+WHERE :bytes::bigint IS NULL OR coalesce(before, 0) < :bytes
+ORDER BY key;
 
 -- name: current_of(line, generation, keys, bodies)
 -- Some records at a generation, tombstones included, with their bodies or without.
