@@ -73,7 +73,7 @@ async def test_who_goes_away_when_its_turn_comes_gives_it_back():
 class Api:
     """An application that holds its answers until it is told, and knows whose body it has."""
 
-    def __init__(self, *, size=LARGE, patience=5.0):
+    def __init__(self, *, size=LARGE, values=room.SMALL_VALUES + 1, patience=5.0):
         self.read = []
         self.go_on = asyncio.Event()
         app = FastAPI()
@@ -82,14 +82,18 @@ class Api:
         @app.put("/{name}")
         async def put(name: str, body: Annotated[bytes, Depends(bodies.RawBody(limit=LARGE, what="body"))]):
             self.read.append(name)
-            if len(body) > room.SMALL_BYTES:
+            if len(body) > room.SMALL_BYTES or body.startswith(b"["):
                 await self.go_on.wait()
 
-        transport = httpx.ASGITransport(Roomy(app, Room(size, patience=patience)))
+        rooms = Room(size, patience=patience), Room(values, patience=patience)
+        transport = httpx.ASGITransport(Roomy(app, *rooms))
         self.client = httpx.AsyncClient(transport=transport, base_url="http://api")
 
     async def put(self, name, size, **headers):
-        return await self.client.put(f"/{name}", content=bytes(size), headers=headers)
+        return await self.send(name, bytes(size), **headers)
+
+    async def send(self, name, body, **headers):
+        return await self.client.put(f"/{name}", content=body, headers=headers)
 
 
 async def test_a_large_body_is_not_read_before_there_is_room_and_a_small_one_is():
@@ -100,6 +104,19 @@ async def test_a_large_body_is_not_read_before_there_is_room_and_a_small_one_is(
     api.go_on.set()
     assert [(await each).status_code for each in (first, second)] == [200, 200]
     assert api.read == ["first", "small", "second"]
+
+
+@pytest.mark.parametrize("value", [b"[],", b"{},", b"1,,"])
+async def test_bodies_of_many_values_wait_for_each_other_though_they_are_small(value):
+    api = Api(size=9 * LARGE)
+    many = b"[" + value * (room.SMALL_VALUES // 2)
+    assert len(many) < room.SMALL_BYTES
+    first, second = await begun(api.send("first", many), api.send("second", many))
+    assert (await api.send("text", b"x" * len(many))).status_code == 200
+    assert api.read == ["first", "text"]
+    api.go_on.set()
+    assert [(await each).status_code for each in (first, second)] == [200, 200]
+    assert api.read == ["first", "text", "second"]
 
 
 async def test_who_finds_no_room_for_too_long_is_told_to_come_back_and_can():

@@ -78,7 +78,9 @@ class RawBody:
         if large:
             await room.hold(request.scope, size)
         rate = LEAST_RATE_WITH_ROOM if large else LEAST_RATE
-        return b"".join([chunk async for chunk in self.chunks(request, least_rate=rate)])
+        body = b"".join([chunk async for chunk in self.chunks(request, least_rate=rate)])
+        await room.hold_values(request.scope, body)
+        return body
 
     def document(self, operation: dict[str, Any]) -> None:
         """Describe the body, and what is answered to one that is not as it must be."""

@@ -21,7 +21,7 @@ from anabranch.api.heads import Heads
 from anabranch.api.measured import Measured
 from anabranch.api.parts import Parts, opened
 from anabranch.api.protocol import IDLE_SECONDS, Protocol
-from anabranch.api.room import Room, Roomy
+from anabranch.api.room import ROOM_VALUES, Room, Roomy
 from anabranch.api.routes.health import Inner
 from anabranch.api.settings import Settings
 from anabranch.store import migrate
@@ -72,7 +72,7 @@ async def serve(settings: Settings) -> None:
     """
     async with opened(settings) as parts:
         config = uvicorn.Config(
-            Measured(Heads(Roomy(Direct(create_app(parts), parts), Room()))),
+            Measured(Heads(Roomy(Direct(create_app(parts), parts), Room(), Room(ROOM_VALUES)))),
             host=settings.host,
             port=settings.port,
             http=Protocol,
