@@ -27,15 +27,26 @@ from anabranch.mcp.tools import Tool
 from anabranch.model.answers import CompletionState, PrivateRecord, SearchPage, ViewedRecord
 from anabranch.model.canonical import content_hash
 from anabranch.model.errors import ForbiddenError, GoneError, NotFoundError
+from anabranch.model.limits import PAGE_BYTES
 from anabranch.model.objects import Change, RunCompletion
 from anabranch.model.runs import Checkpoint
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pydantic import BaseModel
+
     from anabranch.client import AnabranchClient
     from anabranch.model.objects import AgentPresence, BranchManifest, KnowledgeCandidate, SharedEvent
 
 CONFLICTS: Final = 100
 PEERS: Final = 1_000
+
+ANSWER_BYTES: Final = PAGE_BYTES
+"""Of records, from which on an answer ends early. Over HTTP it is made in the API, which has others to answer."""
+
+_AT_ONCE: Final = 4
+"""Records that are read at the same time, each of a megabyte perhaps."""
 
 
 async def recall(client: AnabranchClient, asked: Recall) -> SearchPage:
@@ -115,7 +126,6 @@ async def follow_updates(client: AnabranchClient, asked: FollowUpdates) -> Updat
         after = asked.after
         if asked.applied:
             await client.save_cursor(asked.namespace, branch.branch_id, after)
-    page = await client.events(namespace, baseline, after=after, limit=asked.limit, wait=asked.wait)
 
     async def told(event: SharedEvent) -> Update:
         if event.key is None:
@@ -126,7 +136,20 @@ async def follow_updates(client: AnabranchClient, asked: FollowUpdates) -> Updat
             fact = None
         return Update(event=event, fact=fact)
 
-    updates = await asyncio.gather(*map(told, page.events))
+    async def told_of(events: Sequence[SharedEvent]) -> list[Update]:
+        updates: list[Update] = []
+        size = 0
+        while len(updates) < len(events) and size < ANSWER_BYTES:
+            some = await asyncio.gather(*map(told, events[len(updates) : len(updates) + _AT_ONCE]))
+            updates += some
+            size += sum(map(_size, some))
+        return updates
+
+    page = await client.events(namespace, baseline, after=after, limit=asked.limit, wait=asked.wait)
+    updates = await told_of(page.events)
+    while len(updates) < len(page.events):  # the others are for the next call: behind its cursor, and not before it
+        page = await client.events(namespace, baseline, after=after, limit=len(updates))
+        updates = await told_of(page.events)
     return Updates(updates=tuple(updates), cursor=page.cursor, watermark=page.watermark)
 
 
@@ -135,20 +158,24 @@ async def view_conflicts(client: AnabranchClient, asked: ViewConflicts) -> Confl
     branch = await client.branch(asked.namespace, asked.branch)
     namespace, baseline = _baseline(branch)
     found: list[KnowledgeCandidate] = []
+    size = 0
     async for job in client.jobs(namespace, state="awaiting_review", baseline=baseline):
         if job.branch_id != branch.branch_id:
             continue
         async for candidate in client.candidates(namespace, job.job_id):
             if candidate.conflicting and candidate.state == "waiting" and candidate.branch_id == branch.branch_id:
+                if len(found) == CONFLICTS or size >= ANSWER_BYTES:
+                    return Conflicts(conflicts=tuple(found), more=True)
                 found.append(candidate)
-                if len(found) == CONFLICTS:
-                    return Conflicts(conflicts=tuple(found))
-    return Conflicts(conflicts=tuple(found))
+                size += _size(candidate)
+    return Conflicts(conflicts=tuple(found), more=False)
 
 
 async def complete_run(client: AnabranchClient, asked: CompleteRun) -> CompletionState:
     """Close the run behind the batches that are in."""
     branch = await client.branch(asked.namespace, asked.branch)
+    if asked.checkpoint_id is not None:  # nothing can be kept afterwards
+        await client.checkpoint(asked.namespace, branch.branch_id, asked.checkpoint_id)
     completion = RunCompletion(
         run_id=branch.run_id,
         branch_id=branch.branch_id,
@@ -193,6 +220,10 @@ async def peers(client: AnabranchClient, asked: ListPeers) -> Peers:
         if len(found) == PEERS:
             break
     return Peers(peers=tuple(found))
+
+
+def _size(value: BaseModel) -> int:
+    return len(value.model_dump_json())
 
 
 def _baseline(branch: BranchManifest) -> tuple[str, str]:

@@ -145,6 +145,7 @@ class Conflicts(Wire):
     """Your findings that contradict what is published, and wait for a reviewer."""
 
     conflicts: tuple[KnowledgeCandidate, ...] = Field(description="each beside the `canonical` record")
+    more: bool = Field(description="there are more of them than one answer holds; these are to be settled first")
 
 
 class CompleteRun(AtBranch):
