@@ -17,14 +17,15 @@ from tests.store.served import serving
 from tests.store.world import TEAM
 
 from anabranch.archive import ArchiveReader, ArchiveRecord, ArchiveTornError, WithheldRecord
-from anabranch.archive.verifying import verify
+from anabranch.archive.verifying import VerifiedArchive, verify
 from anabranch.baselines import exporting
 from anabranch.client import exports as client_exports
 from anabranch.client import transport
 from anabranch.domain import signing
 from anabranch.domain.signing import SignatureError, Signer
 from anabranch.identity import grants
-from anabranch.model.errors import ForbiddenError, GoneError, NotFoundError, UnavailableError
+from anabranch.model.errors import ConflictError, ForbiddenError, GoneError, NotFoundError, UnavailableError
+from anabranch.model.limits import CONTENT_BYTES
 
 CONTENTS = {"a": "one", "b": "two", "c": "three"}
 
@@ -265,6 +266,16 @@ async def test_what_has_arrived_of_another_archive_is_not_gone_on_with(served, c
     assert verified.trailer.withheld == 1
 
 
+async def test_of_those_who_export_to_one_file_at_once_one_does_and_the_others_are_told(served, client, tmp_path):
+    others = [await served.client(name) for name in ("grace", "mary")]
+    exports = (one.export(TEAM, "facts", tmp_path / "facts") for one in (client, *others))
+    ended = await asyncio.gather(*exports, return_exceptions=True)
+    assert {type(end) for end in ended} == {VerifiedArchive, ConflictError}
+    assert len(entries(tmp_path / "facts")) == 5
+    assert [file.name for file in tmp_path.iterdir()] == ["facts"]
+    await client.export(TEAM, "facts", tmp_path / "facts")
+
+
 @pytest.mark.parametrize(
     ("query", "headers", "status"),
     [
@@ -340,6 +351,13 @@ async def test_a_grant_that_is_revoked_ends_the_transfer_whatever_is_remembered_
     await streamed(served, monkeypatch, meanwhile=revoke)
 
 
+async def test_a_token_that_is_good_no_more_ends_the_transfer(served, monkeypatch):
+    async def revoke():
+        served.parts.identity.known = False
+
+    await streamed(served, monkeypatch, meanwhile=revoke)
+
+
 async def test_a_manifest_that_is_pruned_meanwhile_never_reads_as_complete(served, db, monkeypatch):
     async def prune():
         async with db.transaction() as conn:
@@ -353,6 +371,17 @@ async def test_a_pruned_manifest_is_gone(served, client, db, tmp_path):
         await conn.execute("DELETE FROM manifests WHERE line = $1 AND generation = 1", served.line)
     with pytest.raises(GoneError):
         await client.export(TEAM, "facts", tmp_path / "never", ref=1)
+
+
+async def test_what_is_held_of_an_export_at_once_is_bounded_however_its_records_are_mixed(served, db):
+    small = [version(f"small/{number:03}", number) for number in range(100)]
+    await publish_versions(db, served.line, *small, *(version(f"x-large/{n}", "x" * 900_000) for n in range(9)))
+    export = await exporting.prepare(
+        db, line=served.line, ref="current", allowed=["shared"], readable=["shared"], wanted=None
+    )
+    slices = [rows async for rows in exporting._slices(db, export)]
+    assert max(sum(len(row.body or b"") for row in rows) for rows in slices) < exporting._SLICE_BYTES + CONTENT_BYTES
+    assert len([row for rows in slices for row in rows]) == len(CONTENTS) + 109
 
 
 async def test_more_exports_than_a_process_makes_at_once_are_told_to_come_back(served, client, tmp_path, monkeypatch):

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import json
 import os
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import httpx
 
@@ -17,7 +18,10 @@ from anabranch.client import transport
 from anabranch.client.baselines import BaselineCalls
 from anabranch.client.errors import error_of
 from anabranch.client.transport import ATTEMPTS, path
-from anabranch.model.errors import PreconditionFailedError, UnavailableError
+from anabranch.model.errors import ConflictError, PreconditionFailedError, UnavailableError
+
+if sys.platform != "win32":
+    import fcntl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,6 +56,7 @@ class ExportCalls(BaselineCalls):
             progress: Takes how many bytes have arrived.
 
         Raises:
+            ConflictError: If another process exports to this file.
             ForbiddenError: If you may not export, or not one of these scopes; naming it.
             ArchiveDigestError: If what arrived is not what the manifest says.
             UnavailableError: If the API stays away; called again, it goes on.
@@ -59,6 +64,16 @@ class ExportCalls(BaselineCalls):
         manifest = await self.manifest(namespace, name, ref)
         place = path(namespace, "baselines", name, "manifests", manifest.generation, "export")
         part = _Part(file, [place, manifest.manifest_hash, sorted(scopes or ())])
+        await asyncio.to_thread(part.claim)
+        try:
+            await self._receive_whole(place, part, scopes, progress)
+            return await asyncio.to_thread(part.finish, manifest.manifest_hash)
+        finally:
+            await asyncio.to_thread(part.release)
+
+    async def _receive_whole(
+        self, place: str, part: _Part, scopes: Sequence[str] | None, progress: Callable[[int], None] | None
+    ) -> None:
         attempt = 0
         while True:
             before = await asyncio.to_thread(part.open)
@@ -77,10 +92,9 @@ class ExportCalls(BaselineCalls):
                     ) from error
                 await asyncio.sleep(transport.pause(attempt))
             else:
-                break
+                return
             finally:
                 await asyncio.to_thread(part.close)
-        return await asyncio.to_thread(part.finish, manifest.manifest_hash)
 
     async def _receive(
         self, place: str, part: _Part, scopes: Sequence[str] | None, progress: Callable[[int], None] | None
@@ -115,8 +129,38 @@ class _Part:
         self._file = file.with_name(f"{file.name}.part")
         self._note = file.with_name(f"{file.name}.part.json")
         self._open: Any = None
+        self._claim: BinaryIO | None = None
         self.tag: str | None = None
         self.size = 0
+
+    def claim(self) -> None:
+        """Have it alone: what two processes receive at the same time into one file is no archive.
+
+        Raises:
+            ConflictError: If another process has it.
+        """
+        while self._claim is None:
+            claim = self._file.open("ab")
+            try:
+                if sys.platform != "win32":
+                    fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if self._is(claim):
+                    self._claim = claim
+            except BlockingIOError:
+                raise ConflictError(
+                    f"Another process exports to {self._target}.", hint="Wait for it, or choose another file."
+                ) from None
+            finally:
+                if self._claim is None:
+                    claim.close()
+
+    def release(self) -> None:
+        """Let others have it, and leave nothing of it where nothing has arrived."""
+        if self._claim is not None:
+            if os.fstat(self._claim.fileno()).st_size == 0:
+                self._file.unlink(missing_ok=True)
+            self._claim.close()
+            self._claim = None
 
     def open(self) -> int:
         """Go on with what is there; how many bytes that is."""
@@ -154,7 +198,7 @@ class _Part:
 
     def discard(self) -> None:
         """Forget what has arrived."""
-        self._file.unlink(missing_ok=True)
+        self._file.write_bytes(b"")
         self._note.unlink(missing_ok=True)
         self.tag, self.size = None, 0
 
@@ -174,6 +218,13 @@ class _Part:
         self._file.replace(self._target)
         self._note.unlink(missing_ok=True)
         return verified
+
+    def _is(self, opened: BinaryIO) -> bool:
+        """Whether an open file is still the one of this name: whoever had it before may have given it another."""
+        try:
+            return os.path.samestat(os.fstat(opened.fileno()), self._file.stat())
+        except FileNotFoundError:
+            return False
 
     def _noted(self) -> str | None:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):

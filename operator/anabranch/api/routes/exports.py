@@ -10,7 +10,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import Field
 from starlette.types import Message, Send
 
-from anabranch.api.access import OfBaseline
+from anabranch.api.access import Credentials, OfBaseline
 from anabranch.api.paging import QueryModel
 from anabranch.api.parts import WithParts
 from anabranch.api.replies import ASK_AGAIN, kept
@@ -92,11 +92,12 @@ class ExportQuery(QueryModel):
     summary="Export a manifest",
     openapi_extra=_operation,
 )
-async def export(
+async def export(  # noqa: PLR0913, PLR0917  (what a request consists of)
     at: Annotated[OnBaseline, Depends(OfBaseline(grants.EXPORT, grants.SCOPE_READ, grants.SCOPE_EXPORT))],
     ref: Annotated[str, Path(alias="manifest", max_length=64)],
     parts: WithParts,
     query: Annotated[ExportQuery, Query()],
+    credentials: Credentials,
     request: Request,
 ) -> Pushed:
     """A manifest as an archive, which leads to its root.
@@ -114,7 +115,10 @@ async def export(
     tag = f'"{prepared.tag}"'
     _check_tag(request, tag, offset=query.offset)
 
+    token = credentials.credentials if credentials else ""
+
     async def still_allowed() -> None:
+        await parts.identity.authenticate(token)  # it may have run out, or its ServiceAccount be gone
         await parts.grants.require(at.caller, grants.EXPORT, namespace=namespace, name=name, anew=True)
         for grant in (grants.SCOPE_READ, grants.SCOPE_EXPORT):
             held = await parts.grants.scopes(at.caller, grant, namespace=namespace, scopes=prepared.scopes, anew=True)
