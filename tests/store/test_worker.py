@@ -445,6 +445,9 @@ async def test_a_file_is_one_runs_and_one_processs(place, worker, tmp_path):
     (tmp_path / "page.db").write_text("<html>This is no database, and longer than a page's header is.</html>" * 20)
     with pytest.raises(InvalidInputError, match="no file of a worker"):
         await place.open("page.db")
+    (tmp_path / "odd.db-wal").mkdir()
+    with pytest.raises(UnavailableError, match="cannot be opened"):
+        await place.open("odd.db")
 
 
 # ----------------------------------------------------------------------------------------------------- staying in step

@@ -142,7 +142,11 @@ def _set_up(db: sqlite3.Connection, path: Path) -> None:
             raise ConflictError(
                 f"{path} is in use by another process.", hint="Give each worker a file of its own."
             ) from error
-        raise
+        if isinstance(error, UnavailableError):
+            raise
+        raise UnavailableError(
+            f"{path} cannot be opened: {error}.", hint="Check the disk and the folder that it is on."
+        ) from error
     except sqlite3.DatabaseError as error:
         raise InvalidInputError(f"{path} is no file of a worker: {error}.", hint="Choose another path.") from error
 
