@@ -51,7 +51,7 @@ Running. In a shell:
   anabranch branch submit fix-flaky-build build#when-a-build-hangs '{{"text": "Drain the cache node first."}}' \\
       --evidence README.md -n anabranch-examples --service-account build-agent
   kubectl -n anabranch-examples wait --for=condition=Complete consolidationjob/first-finding
-  anabranch baseline history handbook -n anabranch-examples
+  anabranch baseline history handbook -n anabranch-examples --service-account build-agent
 
 Logs: {stack.log("operator")}, {stack.log("api")}
 Stop it: anabranch dev --down{f" --dir {directory}" if directory else ""}"""
