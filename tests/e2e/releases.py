@@ -127,8 +127,8 @@ class Release:
         return self.kubectl("get", "secret", "anabranch-api-tls", inside)
 
     def schema(self) -> str:
-        """What the migration said at its end."""
-        return self.kubectl("logs", "--selector=app.kubernetes.io/component=migrate").strip()
+        """What the migration said at its end; before that it may have waited for the database."""
+        return self.kubectl("logs", "--selector=app.kubernetes.io/component=migrate").splitlines()[-1]
 
     def state(self) -> str:
         """What a person would look at first: the pods, and what each that is not ready says."""
