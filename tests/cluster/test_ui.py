@@ -244,6 +244,41 @@ async def test_scripts_that_are_no_files_of_ours_do_not_run(memory, rosa, opened
     opened.complaints.clear()
 
 
+async def test_a_baselines_history_shows_its_runs_and_the_way_back(memory, rosa, tom, opened):
+    await reviewing.conflict(memory, "runbooks/agent")
+    memory.account("tom", "anabranch-publisher")
+    page = await opened(tom)
+    await page.get_by_role("link", name="Baselines").click()
+    await page.locator("[data-item]", has_text=reviewing.BASELINE).click()
+    newest = page.locator(".bend").first
+    await expect(newest).to_contain_text("brought back by")
+    await expect(newest).to_contain_text("build-agent")
+    await expect(page.locator(".bend").last).to_contain_text("Imported")
+    await look(page, "history")
+    await newest.get_by_role("link", name="What changed").click()
+    await expect(page.get_by_role("heading", name="runbooks/agent")).to_be_visible()
+    await expect(page.locator(".come").first).to_contain_text("Cause: since Rust 1.84")
+    await look(page, "diff")
+    await page.keyboard.press("u")
+    await page.locator(".bend").last.get_by_role("link", name="Go back to this").click()
+    await expect(page.get_by_label("YAML of a pin")).to_contain_text("pin:\n    generation: 1")
+    await expect(page.get_by_label("YAML of a restore")).to_contain_text("restore:\n    generation: 1\n    id: g1-")
+    await look(page, "rollback")
+    pin = await page.get_by_label("YAML of a pin").inner_text()
+    memory.kubectl("apply", "--server-side", "--dry-run=server", "--filename=-", stdin=pin)
+    other = await opened(rosa)  # who may not declare Baselines
+    await other.goto(f"{other.url}baselines/{memory.namespace}/{reviewing.BASELINE}")
+    await expect(other.locator(".bend").first).to_be_visible()
+    assert await other.get_by_role("link", name="Go back to this").count() == 0
+
+
+async def look(page, name: str) -> None:
+    """Take a picture of a page, and check that everybody can use it."""
+    await page.screenshot(path=SCREENSHOTS / f"{name}.png")
+    found = await Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+
+
 async def test_nobody_comes_in_without_the_link(rosa, opened):
     page = await opened(re.sub(r"/enter.*", "/", rosa))
     await expect(page.get_by_role("heading", name="Come in by your link")).to_be_visible()
@@ -263,8 +298,6 @@ async def test_pages_are_for_everybody_at_every_size(memory, rosa, opened, size)
         if name == "job":
             await page.locator("[data-item]").first.click()
             await expect(page.get_by_role("button", name="Accept")).to_be_visible()
-        await page.screenshot(path=SCREENSHOTS / f"{name}-{size}.png")
+        await look(page, f"{name}-{size}")
         width = await page.evaluate("document.documentElement.scrollWidth")
         assert width <= SIZES[size][0], f"{name} is {width} wide"
-        found = await Axe().run(page)
-        assert found.violations_count == 0, found.generate_report()

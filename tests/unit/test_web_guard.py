@@ -42,19 +42,50 @@ class FakeDesk:
     async def may_decide(self, _namespace):
         return True
 
+    async def may_declare(self, _namespace):
+        return True
+
+    async def agents_namespaces(self):
+        return []
+
     async def decide(self, namespace, job, decision, *, heard):
         self.decided.append((namespace, job, decision.action, decision.reason, set(heard)))
 
     def answer(self, request):
         path = request.url.path.removeprefix("/v1/namespaces/memory")
         page = {"next_cursor": None}
-        if path == "/jobs/j-held":
-            return httpx.Response(200, json=self.job)
-        if path == "/jobs":
-            return httpx.Response(200, json={**page, "items": [self.job]})
-        if path == "/jobs/j-held/candidates":
-            return httpx.Response(200, json={**page, "items": [self.candidate]})
-        return httpx.Response(200, json={**page, "items": []})
+        known = {
+            "/jobs/j-held": self.job,
+            "/jobs": {**page, "items": [self.job]},
+            "/jobs/j-held/candidates": {**page, "items": [self.candidate]},
+            "/baselines/facts": self.baseline,
+            "/baselines/facts/manifests": {**page, "items": [self.manifest]},
+            "/baselines/facts/manifests/1": self.manifest,
+            "/baselines/facts/peers": {**page, "items": [self.peer]},
+        }
+        return httpx.Response(200, json=known.get(path, {**page, "items": []}))
+
+    @property
+    def reference(self):
+        return {"baseline_id": "bl", "generation": 1, "manifest_hash": HASH}
+
+    @property
+    def baseline(self):
+        nothing = dict.fromkeys(("previous", "pinned_generation", "oldest_conflict_at"))
+        counts = dict.fromkeys(("feed_watermark", "pending_batches", "open_conflicts"), 0)
+        replica = {"max_age_seconds": 1, "on_revoke": "Keep"}
+        line = {"namespace": "memory", "name": "facts", "line_id": "ln", "suspended": False, "replica": replica}
+        return {**line, **nothing, **counts, "current": self.reference, "head": self.reference}
+
+    @property
+    def manifest(self):
+        made = {"schema_version": 1, "created_at": "2026-11-30T10:00:00Z", "parent_generation": 0, "records": 1}
+        return {**self.reference, **made, "origin": {"kind": HOSTILE}, "feed_watermark": 0}
+
+    @property
+    def peer(self):
+        run = {"agent_id": HOSTILE, "branch_id": HOSTILE, "task": HOSTILE, "state": "active"}
+        return {**run, "lease_deadline": None, "last_published_sequence": 0, "observed_feed_cursor": None}
 
     @property
     def job(self):
@@ -250,8 +281,15 @@ async def test_a_form_is_bounded(browser, desk):
     assert desk.decided == []
 
 
+HISTORY = "/baselines/memory/facts"
+
+
 @pytest.mark.parametrize(
-    "path", ["/", JOB, f"{JOB}?c=<script>&done=<script>", "/?baseline=<script>&kind=<script>&page=x"]
+    "path",
+    [
+        *("/", JOB, HISTORY, "/baselines", f"{HISTORY}/rollback?to=1"),
+        *(f"{JOB}?c=<script>&done=<script>", "/?baseline=<script>&kind=<script>&page=x"),
+    ],
 )
 async def test_what_agents_and_links_say_is_text_and_nothing_else(browser, path):
     answer = await browser.get(path)

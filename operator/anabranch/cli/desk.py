@@ -81,6 +81,18 @@ class KubectlDesk:
             return [namespace]
         return await self._remembered("namespaces", self._all_namespaces)
 
+    async def agents_namespaces(self) -> Sequence[str]:
+        """All namespaces with a Branch, where the person may list them."""
+        return await self._remembered("agents", self._with_branches)
+
+    async def may_declare(self, namespace: str) -> bool:
+        """Whether the person may patch Baselines."""
+
+        async def ask() -> bool:
+            return await asyncio.to_thread(self._connection.kubectl.allowed, "patch", "baselines", namespace=namespace)
+
+        return await self._remembered(("may declare", namespace), ask)
+
     async def may_decide(self, namespace: str) -> bool:
         """Whether the person holds the grant to decide, and may change jobs."""
 
@@ -128,10 +140,18 @@ class KubectlDesk:
         check_guard(replace(self._connection, kubectl=kubectl))
 
     async def _all_namespaces(self) -> list[str]:
+        return await self._with("baselines") or [self._connection.namespace]
+
+    async def _with_branches(self) -> list[str]:
+        return await self._with("branches")
+
+    async def _with(self, kind: str) -> list[str]:
+        """All namespaces with an object of a kind; none where the person may not list them."""
+        kubectl = replace(self._connection.kubectl, namespace=None)
         try:
-            found = await asyncio.to_thread(self._connection.kubectl.get, "baselines", everywhere=True)
+            found = await asyncio.to_thread(kubectl.get, kind, everywhere=True)
         except ForbiddenError:
-            return [self._connection.namespace]
+            return []
         return sorted({item["metadata"]["namespace"] for item in found})
 
     async def _remembered(self, key: Any, ask: Callable[[], Awaitable[T]]) -> T:

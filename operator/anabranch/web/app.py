@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from anabranch.web import static
 from anabranch.web.guard import Guarded
-from anabranch.web.pages import decisions, jobs, queue
+from anabranch.web.pages import baselines, changes, decisions, jobs, queue
 from anabranch.web.visit import page
 
 if TYPE_CHECKING:
@@ -25,6 +25,10 @@ PAGES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/", queue.show),
     ("GET", "/jobs/{namespace}/{job}", jobs.show),
     ("POST", "/jobs/{namespace}/{job}", decisions.decide),
+    ("GET", "/baselines", baselines.index),
+    ("GET", "/baselines/{namespace}/{baseline}", baselines.history),
+    ("GET", "/baselines/{namespace}/{baseline}/diff", changes.diff),
+    ("GET", "/baselines/{namespace}/{baseline}/rollback", changes.rollback),
 )
 
 

@@ -54,6 +54,12 @@ class Desk(Protocol):
     async def may_decide(self, namespace: str) -> bool:
         """Whether decisions in a namespace would be taken from this person."""
 
+    async def may_declare(self, namespace: str) -> bool:
+        """Whether this person may change a namespace's Baselines."""
+
+    async def agents_namespaces(self) -> Sequence[str]:
+        """Where there may be branches, beside the namespaces of Baselines."""
+
     async def decide(self, namespace: str, job: str, decision: DecisionRequest, *, heard: Iterable[Voice]) -> None:
         """Note a decision of this person.
 

@@ -23,6 +23,7 @@ def environment() -> Environment:
     made = Environment(
         loader=PackageLoader("anabranch.web"),
         autoescape=True,
+        finalize=lambda value: visible(value) if type(value) is str else value,  # what is not seen is written out
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -32,7 +33,6 @@ def environment() -> Environment:
         "moment": lambda at: f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC",
         "iso": lambda at: at.astimezone(UTC).isoformat(),
         "who": who,
-        "shown": visible,
         "brief": brief,
         "plural": plural,
     }
@@ -51,15 +51,15 @@ def who(username: str) -> tuple[str, str]:
     """A username as a name, and what it is a name in: a ServiceAccount's own name and its namespace."""
     if username.startswith(_ACCOUNT):
         namespace, _, name = username.removeprefix(_ACCOUNT).partition(":")
-        return visible(name), visible(namespace)
-    return visible(username), ""
+        return name, namespace
+    return username, ""
 
 
 def brief(text: str) -> str:
     """A digest or an id, cut to what tells it apart at a glance."""
     kind, _, rest = text.rpartition(":")
     head = f"{kind}:" if kind else ""
-    return visible(text if len(rest) <= _SHORT + 2 else f"{head}{rest[:_SHORT]}…")
+    return text if len(rest) <= _SHORT + 2 else f"{head}{rest[:_SHORT]}…"
 
 
 def plural(count: int, one: str, many: str = "") -> str:
