@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.domain import digest, takeaway
+from anabranch.memory import exchanges as posting
 from anabranch.model import limits
 from anabranch.model.agent_events import AgentEventData, MemoryDigest
 from anabranch.model.canonical import canonical_bytes
-from anabranch.model.memory import Exchange
+from anabranch.model.memory import AgentKey, Exchange, ExchangePost, Participant, Surface, Turn
 
 WHEN = datetime(2026, 11, 30, 12, 0, 0, 123456, tzinfo=UTC)
 
@@ -82,6 +84,36 @@ def test_each_entry_is_told_once_newest_first_within_the_bounds_and_what_is_not_
         assert digest.size(each) <= 2_560
         assert each.omitted == left
         assert each.entries or left == 0  # while something is left, each digest carries some of it
+
+
+@given(
+    st.builds(
+        lambda pod, label, agents, said: ExchangePost(
+            exchange_id="x",
+            kind="exchange.task_completed",
+            surface=Surface(pod_id=(pod * 128)[:128], label=(label * 64)[:64]),
+            participants=tuple(Participant(agent_id=f"{'a' * size}{n}", instance="i") for n, size in enumerate(agents)),
+            turns=(Turn(sender="a", content=said * 280),),
+        ),
+        visible,
+        st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1),
+        st.lists(st.integers(1, limits.PEER_BYTES - 3), min_size=8, max_size=8),
+        st.text(st.characters(exclude_categories=["Cs"]), min_size=1),
+    )
+)
+@settings(max_examples=40)
+def test_whatever_a_platform_may_post_fits_as_its_agents_are_told_of_it(post):
+    agents = [AgentKey(namespace="n", agent_id=each.agent_id, instance=each.instance) for each in post.participants]
+    entry = posting._entry(post, agents[0], agents, digest=b"", at=WHEN)
+    told = Exchange(**{name: getattr(entry, name) for name in Exchange.model_fields})
+    assert digest.size(MemoryDigest(entries=(told,), omitted=limits.EXCHANGES_KEPT)) <= limits.DIGEST_BYTES
+    assert takeaway.plain(told.surface_label) == told.surface_label
+
+
+def test_a_participant_of_too_long_a_name_is_refused():
+    Participant(agent_id="a" * 92, instance="default")
+    with pytest.raises(ValueError, match="has 101 bytes, the limit is 100"):
+        Participant(agent_id="a" * 93, instance="default")
 
 
 def test_a_digest_ends_at_five_entries_or_at_its_bytes():

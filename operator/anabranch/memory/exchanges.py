@@ -14,6 +14,7 @@ from anabranch.domain import takeaway
 from anabranch.memory.triggers import derived_id
 from anabranch.model.canonical import canonical_bytes, hash_text, sha256
 from anabranch.model.errors import InvalidInputError
+from anabranch.model.limits import SURFACE_LABEL_CHARACTERS
 from anabranch.model.memory import AgentKey, ExchangeReceipt
 from anabranch.store import agent_events, database, exchanges
 
@@ -68,7 +69,7 @@ def _entry(
         digest=digest,
         kind=body.kind,
         surface_pod_id=body.surface.pod_id,
-        surface_label=body.surface.label,
+        surface_label=takeaway.head(body.surface.label, limit=SURFACE_LABEL_CHARACTERS),
         peers=tuple(other.peer for other in agents if other != agent),
         takeaway=takeaway.of_turns(body.turns),
         ts=at,
