@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from anabranch.client.transport import path
 from anabranch.model.answers import ManifestPage
@@ -152,8 +152,8 @@ def _ordered(*tables: Iterable[str]) -> list[str]:
 
 
 def _branch_of(manifest: BaselineManifest) -> str | None:
-    branch: Any = manifest.origin.get("branch_id")
-    return branch
+    branch = manifest.origin.get("branch_id")
+    return branch if isinstance(branch, str) else None
 
 
 def _change(manifest: BaselineManifest, before: BaselineManifest | None, *, whole: bool) -> int | None:

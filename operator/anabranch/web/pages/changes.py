@@ -75,7 +75,8 @@ async def rollback(visit: Visit) -> Response:
     baseline = await visit.client.baseline(namespace, name)
     target = await visit.client.manifest(namespace, name, visit.asked("to", "current"))
     current = baseline.current.generation if baseline.current else 0
-    page, found = None, []
+    page: DiffPage | None = None
+    found: list[Difference] = []
     if current not in {0, target.generation}:
         page, found = await _differences(visit, namespace, name, str(current), str(target.generation))
     stamp = f"{datetime.now(UTC):%Y%m%d-%H%M}"
