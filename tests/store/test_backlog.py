@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import pytest
+from tests.store import telling
 from tests.store.branching import expire_leases, new_branch, new_job, open_automatic, receive_all
 from tests.store.world import AUTOMATIC, World
 
 from anabranch.controllers import backlog as controllers
 from anabranch.controllers.backlog import Backlog
+from anabranch.memory import delivery
 from anabranch.model.errors import UnavailableError
+from anabranch.model.memory import AgentKey
 from anabranch.store import backlog, leases, migrate
 from anabranch.telemetry.of_operator import OPERATOR_SHOWN
 
@@ -133,3 +137,27 @@ async def until(holds):
     async with asyncio.timeout(20):
         while not holds():  # noqa: ASYNC110  (nothing tells when)
             await asyncio.sleep(0.01)
+
+
+async def test_notices_are_due_until_they_are_told_and_events_open_until_they_are_acknowledged(db):
+    world = World(db)
+    await world.import_documents({"a": "first"}, **AUTOMATIC)
+    branch = await world.apply_branch("run")
+    await world.submit(branch, 1, {"key": "b", "content": "found"})
+    await world.work()
+    async with db.connection() as conn:
+        await conn.execute(
+            "UPDATE agent_outbox SET created_at = now() - interval '90 s', due_at = now() + interval '1 h'"
+        )
+    found = await look(db)
+    assert (found["due"]["notices"], found["agent_events"]) == (1, {"pending": 0, "claimed": 0})
+    assert found["due_age"]["notices"] == pytest.approx(90, abs=5)  # it was taken up in vain, and is still to be told
+    await telling.let_holds_run_out(db)
+    await telling.drain(db)
+    who = AgentKey(namespace=branch.namespace, agent_id=branch.agent_id, instance=branch.agent_instance)
+    found = await look(db)
+    assert (found["due"]["notices"], found["agent_events"]) == (0, {"pending": 1, "claimed": 0})
+    (event,) = await delivery.claim(db, who, limit=10, visibility=timedelta(minutes=10))
+    assert (await look(db))["agent_events"] == {"pending": 0, "claimed": 1}
+    await delivery.ack(db, who, event_id=event.id, claim_id=event.claimid)
+    assert (await look(db))["agent_events"] == {"pending": 0, "claimed": 0}

@@ -11,6 +11,7 @@ from tests.store.dying import DyingDatabase, KilledError
 from anabranch.memory import delivery, exchanges, expiry
 from anabranch.model.errors import ConflictError, InvalidInputError
 from anabranch.model.memory import AgentKey, ExchangePost
+from anabranch.telemetry.of_api import API
 
 ADA = AgentKey(namespace="agents", agent_id="ada", instance="default")
 BOB = AgentKey(namespace="agents", agent_id="bob", instance="night")
@@ -121,6 +122,22 @@ async def test_events_are_kept_for_some_days_fetched_or_not_and_never_taken_from
     assert (await delivery.ack(db, claimed, event_id=held.id, claim_id=held.claimid)).status == "acked"
     await expiry.turn(db, keep=timedelta(days=7))
     assert (await counts(db))[1] == 1
+
+
+async def test_what_is_done_with_events_is_counted(db):
+    def counted(outcome):
+        return API.registry.get_sample_value("anabranch_agent_events_total", {"outcome": outcome}) or 0
+
+    outcomes = ("told", "told_again", "acknowledged", "given_back")
+    before = [counted(outcome) for outcome in outcomes]
+    await post(db, posted())
+    (event,) = await claim(db, ADA)
+    await delivery.fail(db, ADA, event_id=event.id, claim_id=event.claimid, error="busy")
+    async with db.connection() as conn:
+        await conn.execute("UPDATE agent_events SET due_at = now()")
+    (again,) = await claim(db, ADA)
+    await delivery.ack(db, ADA, event_id=again.id, claim_id=again.claimid)
+    assert [counted(outcome) for outcome in outcomes] == [one + 1 for one in before]
 
 
 async def test_the_old_goes_in_pieces(db, monkeypatch):

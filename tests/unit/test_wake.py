@@ -303,3 +303,19 @@ async def test_a_loop_that_is_ended_at_the_moment_of_a_ring_ends():
     looping.cancel()
     await asyncio.wait({looping}, timeout=0.5)
     assert looping.cancelled()
+
+
+async def test_a_look_that_nobody_waits_for_rests_once_there_is_no_more():
+    answers = [True, False, False]
+    looked = []
+
+    async def look():
+        looked.append(asyncio.get_running_loop().time())
+        return answers[len(looked) - 1]
+
+    seldom = wake.Seldom("old things", look, rest_seconds=0.05)
+    assert [await seldom.look() for _ in range(4)] == [True, False, False, False]
+    assert len(looked) == 2
+    await asyncio.sleep(0.06)
+    await seldom.look()
+    assert len(looked) == 3

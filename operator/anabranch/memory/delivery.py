@@ -15,6 +15,7 @@ from anabranch.domain.digest import share_out
 from anabranch.model.agent_events import TYPE_PREFIX, AgentEvent, AgentEventData, EventState
 from anabranch.model.memory import Exchange
 from anabranch.store import agent_events
+from anabranch.telemetry.of_api import AGENT_EVENTS
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -49,6 +50,8 @@ async def claim(db: Database, who: AgentKey, *, limit: int, visibility: timedelt
         ]
         if told:
             await agent_events.deliver(conn, who, told)
+    for event in taken:
+        AGENT_EVENTS.labels("told" if event.attempts == 1 else "told_again").inc()
     return [_told(who, event, digest) for event, digest in zip(taken, digests, strict=True)]
 
 
@@ -61,6 +64,7 @@ async def ack(db: Database, who: AgentKey, *, event_id: str, claim_id: UUID) -> 
     """
     async with db.connection() as conn:
         row = await agent_events.acknowledge(conn, who, event_id=event_id, claim_id=claim_id)
+    AGENT_EVENTS.labels("acknowledged").inc()
     db.notify(who.topic)
     return _state(row, claim_id)
 
@@ -78,6 +82,7 @@ async def fail(db: Database, who: AgentKey, *, event_id: str, claim_id: UUID, er
         row = await agent_events.give_back(
             conn, who, event_id=event_id, claim_id=claim_id, error=error, retry_in=timedelta(seconds=pause)
         )
+    AGENT_EVENTS.labels("given_back").inc()
     db.notify(who.topic)
     return _state(row, claim_id)
 

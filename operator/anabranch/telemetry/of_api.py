@@ -40,3 +40,10 @@ LINE_LAG: Final = API.reading(
     "baseline_namespace",
     "baseline",
 )
+
+AGENT_EVENTS: Final = API.counter(
+    "agent_events_total",
+    "Events for agents, by what was done: told (claimed), told_again (a claim before had run out, or was given back), "
+    "acknowledged, given_back.",
+    "outcome",
+)
