@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 from tests.store.world import AGENTS, AUTOMATIC, World
@@ -192,6 +193,18 @@ async def test_a_private_write_notes_the_revision_it_was_made_from(world):
     blind = await world.apply_branch("blind")
     hidden = await private.put(world.db, key="a", readable=[], **(write | {"branch": blind}))
     assert hidden.base_revision == 0
+
+
+async def test_a_content_is_put_into_its_form_beside_the_event_loop(world, monkeypatch):
+    await started(world)
+    branch = await world.apply_branch("run")
+    seen = []
+    made = private.canonical_bytes
+    monkeypatch.setattr(private, "canonical_bytes", lambda value: seen.append(threading.get_ident()) or made(value))
+    write = {"scope": "shared", "visibility": None, "expected": None, "readable": []}
+    await private.put(world.db, branch=branch, key="k", content=[[]] * 100, **write)
+    assert len(seen) == 1
+    assert threading.get_ident() not in seen
 
 
 async def test_writes_are_conditional(world):

@@ -8,6 +8,7 @@ are taken over, the agent has to say that it has seen what is there now.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from anabranch.branches import layers
@@ -58,8 +59,8 @@ async def put(  # noqa: PLR0913  (the members of a record)
     """
     branches.check_live(branch.phase)
     _check_own(key)
-    check_json(content, path="content")
-    body = canonical_bytes(content)
+    # A megabyte of small values takes the better part of a second, in which nobody else would be answered.
+    body = await asyncio.to_thread(_canonical, content)
     if len(body) > CONTENT_BYTES:
         raise TooLargeError(
             f"The content has {len(body)} bytes, the limit is {CONTENT_BYTES}.",
@@ -105,6 +106,11 @@ async def delete(db: Database, *, branch: BranchRow, key: str, expected: int | N
     async with db.transaction() as conn:
         await branches.hold_live(conn, line=branch.line, branch_id=branch.branch_id)
         return await private.delete(conn, line=branch.line, branch_id=branch.branch_id, key=key, expected=expected)
+
+
+def _canonical(content: Any) -> bytes:
+    check_json(content, path="content")
+    return canonical_bytes(content)
 
 
 def _check_own(key: str) -> None:
