@@ -14,6 +14,7 @@ from tests.store.world import AGENTS, AUTOMATIC, TEAM, World, decisions
 from anabranch.consolidation import schedule, work
 from anabranch.model.canonical import sha256
 from anabranch.model.errors import GoneError, NotFoundError
+from anabranch.quality import counting
 from anabranch.search import indexing
 from anabranch.store import (
     archives,
@@ -109,7 +110,7 @@ async def a_life(world, *, name="facts", run="run"):
         await conn.execute("INSERT INTO import_base VALUES ($1, 'a', 'shared', 'hash', 1)", line)
         await conn.execute("INSERT INTO agent_outbox VALUES ($1, 'one', 'run.completed', $2, '{}')", line, run)
     await archive(world.db, line)
-    while await indexing.turn(world.db):
+    while await indexing.turn(world.db) or await counting.turn(world.db, every=timedelta()):
         pass
     return line, branch, held
 

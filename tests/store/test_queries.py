@@ -42,6 +42,7 @@ WITHOUT_LINE = {
             "backlog.look",
             "indexing.next",
             "indexing.uncounted",
+            "quality.next",
         ),
         "resources that have no line yet": (
             "waiting.upsert",
@@ -77,6 +78,7 @@ WITHOUT_LINE = {
             "restoring.staged",
             "restoring.more_live",
             "indexing.be_patient",
+            "quality.be_patient",
             "searching.be_brief",
             "searching.hash_joins",
         ),

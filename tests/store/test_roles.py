@@ -9,7 +9,7 @@ PUBLISHED = (
     "record_versions", "manifests", "trie_nodes", "events", "contents", "facts", "publications", "line_heads",
     "line_scopes", "restores", "candidates", "transitions", "waiting", "pruned_manifests",
     "released_hashes", "import_base", "rebases", "search_progress", "search_segments", "search_documents",
-    "search_words",
+    "search_words", "quality_progress", "quality_counts",
 )  # fmt: skip
 RECEIVED = (
     "batches", "evidence", "private_records", "completions", "archives", "archive_chunks", "presence", "followers",

@@ -71,6 +71,7 @@ def baseline(*, head=0, current=None, pinned=None, suspended=False, conditions=(
         pending_batches=0,
         open_conflicts=0,
         oldest_conflict_at=None,
+        quality=None,
     )
 
 

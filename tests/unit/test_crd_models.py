@@ -128,4 +128,4 @@ def test_a_status_leaves_out_what_does_not_hold_any_more():
 
 
 def test_a_status_written_by_another_release_can_be_read():
-    assert BaselineStatus.model_validate({"observedGeneration": 1, "quality": {}}).observed_generation == 1
+    assert BaselineStatus.model_validate({"observedGeneration": 1, "lastBackup": {}}).observed_generation == 1

@@ -22,12 +22,13 @@ from anabranch.api.routes import (
     kv,
     mcp,
     peers,
+    quality,
     runs,
     search,
 )
 
 ROUTERS = (
-    *(health, baselines, archives, exports, events, branches, findings, evidence, jobs, runs, peers, search),
+    *(health, baselines, archives, exports, events, branches, findings, evidence, jobs, runs, peers, search, quality),
     *(mcp, kv),  # the latter has a route for all that it does not have
 )
 

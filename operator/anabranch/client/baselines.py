@@ -16,6 +16,7 @@ from anabranch.model.answers import (
     DiffPage,
     EventPage,
     ManifestPage,
+    Quality,
     RecordPage,
     SearchPage,
 )
@@ -137,6 +138,18 @@ class BaselineCalls(Transport):
         """
         query = {"q": text, "generation": ref, "limit": limit, "cursor": cursor}
         return await self.get(SearchPage, path(namespace, "baselines", name, "search"), query=query)
+
+    async def quality(self, namespace: str, name: str, *, ref: str | int | None = None, history: int = 0) -> Quality:
+        """What can be counted of a generation: sources, verification, age.
+
+        Args:
+            namespace: Of the Baseline.
+            name: Of the Baseline.
+            ref: The manifest; None: the newest that is counted.
+            history: How many generations before it to tell of.
+        """
+        query = {"generation": ref, "history": history or None}
+        return await self.get(Quality, path(namespace, "baselines", name, "quality"), query=query)
 
     async def upload_archive(
         self,

@@ -127,6 +127,7 @@ class SyncClient(_Waiting):
     diff = _each(AnabranchClient.diff)
     upload_archive = _call(AnabranchClient.upload_archive)
     search = _call(AnabranchClient.search)
+    quality = _call(AnabranchClient.quality)
     export = _call(AnabranchClient.export)
     signature = _call(AnabranchClient.signature)
     events = _call(AnabranchClient.events)

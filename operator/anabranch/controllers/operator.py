@@ -25,6 +25,7 @@ from anabranch.consolidation import schedule, work
 from anabranch.consolidation.services import Services
 from anabranch.consolidation.sources import SourcesConfig
 from anabranch.controllers import watching
+from anabranch.controllers.afterwards import Afterwards
 from anabranch.controllers.announcer import Announcer
 from anabranch.controllers.backlog import Backlog
 from anabranch.controllers.bell import Bell
@@ -33,7 +34,6 @@ from anabranch.controllers.configmaps import ConfigMapFollower
 from anabranch.controllers.deletions import Deletions
 from anabranch.controllers.guarding import GuardFollower
 from anabranch.controllers.health import Health
-from anabranch.controllers.index import Index
 from anabranch.controllers.projector import Projector
 from anabranch.controllers.reconciler import Reconciler
 from anabranch.controllers.services import controllers
@@ -47,6 +47,8 @@ from anabranch.kube.guard import ReviewGuard
 from anabranch.kube.leader import Leadership
 from anabranch.memory import expiry, outbox
 from anabranch.model.errors import AnabranchError, InvalidInputError
+from anabranch.quality import counting
+from anabranch.search import indexing
 from anabranch.store import migrate
 from anabranch.store.database import Database
 from anabranch.telemetry import common
@@ -140,7 +142,8 @@ class _Process:
                     lambda: expiry.turn(db, keep=settings.agent_events),
                     rest_seconds=_EXPIRY_SECONDS,
                 ),
-                Index(db),
+                Afterwards(db, "index", indexing.turn),
+                Afterwards(db, "quality", counting.turn),
                 Deletions(db, self._reconciler),
             ]
         )

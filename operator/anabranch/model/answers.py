@@ -155,6 +155,60 @@ class SearchPage(Page[SearchHit]):
     )
 
 
+class QualityAges(Wire):
+    """How long ago records were validated, to the week."""
+
+    week: int = Field(description="records validated a week ago at most")
+    month: int = Field(description="up to four weeks ago")
+    quarter: int = Field(description="up to 13 weeks ago")
+    year: int = Field(description="up to 52 weeks ago")
+    older: int = Field(description="longer ago")
+    undated: int = Field(description="imported, and never validated here")
+
+
+class QualityCounts(Wire):
+    """What records there are, and what is known of them."""
+
+    records: int = Field(description="live ones")
+    sourced: int = Field(description="those that name a source")
+    verified: int | None = Field(
+        description="those of them that were validated with it, or imported by digest; null while the review policy "
+        "does not require sources: then nobody had to look"
+    )
+    ages: QualityAges
+
+
+class ScopeQuality(QualityCounts):
+    """The same of one scope."""
+
+    scope: Scope
+    open_conflicts: int = Field(description="findings that contradict a record and wait for a reviewer, as of now")
+
+
+class QualityPoint(Wire):
+    """What a generation had in all scopes."""
+
+    generation: int
+    published_at: datetime
+    records: int
+    sourced: int
+    verified: int | None
+
+
+class Quality(Wire):
+    """What can be counted of a generation. More is not better: see docs/quality.md."""
+
+    manifest: ManifestRef = Field(description="what was counted")
+    total: QualityCounts | None = Field(
+        description="in all scopes; null where the generation is not counted: that is done seconds after the fact, "
+        "and not for those from before this was kept"
+    )
+    scopes: tuple[ScopeQuality, ...] = Field(description="in each scope that the caller may read")
+    open_conflicts: int = Field(description="in all scopes, as of now")
+    duplicates_removed: int = Field(description="findings, ever, that said what was known already")
+    history: tuple[QualityPoint, ...] = Field(description="earlier generations that are counted, newest first")
+
+
 class ArchiveState(Wire):
     """An uploaded archive, whole and verified."""
 

@@ -51,6 +51,21 @@ class Dirty:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QualityTotals:
+    """What is counted of a generation, in all scopes together (see `anabranch.domain.quality`).
+
+    Attributes:
+        duplicates: Findings of the line, ever, that said what was known already.
+    """
+
+    generation: int
+    records: int
+    sourced: int
+    verified: int
+    duplicates: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineState:
     """What a Baseline's status shows.
 
@@ -62,6 +77,7 @@ class BaselineState:
         pending_batches: Received and not yet decided.
         open_conflicts: Candidates that contradict a record and wait for a reviewer.
         oldest_conflict_at: Since when the oldest of them waits.
+        quality: Of the newest generation that is counted, up to the current one; None: none is.
     """
 
     line: LineRow
@@ -73,6 +89,7 @@ class BaselineState:
     pending_batches: int
     open_conflicts: int
     oldest_conflict_at: datetime | None
+    quality: QualityTotals | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +224,15 @@ def _baseline(row: Mapping[str, Any]) -> BaselineState:
         pending_batches=row["pending_batches"],
         open_conflicts=row["open_conflicts"],
         oldest_conflict_at=row["oldest_conflict_at"],
+        quality=None
+        if row["quality_generation"] is None
+        else QualityTotals(
+            generation=row["quality_generation"],
+            records=row["quality_records"],
+            sourced=row["quality_sourced"],
+            verified=row["quality_verified"],
+            duplicates=row["duplicates"],
+        ),
     )
 
 

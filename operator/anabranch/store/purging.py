@@ -59,6 +59,8 @@ _TABLES: Final = {
     "search_documents": _ROWS,
     "search_words": _FEW,
     "search_progress": _ROWS,
+    "quality_counts": _ROWS,
+    "quality_progress": _ROWS,
     "record_versions": _ROWS,
     "trie_nodes": _ROWS,
     "contents": _ROWS,

@@ -114,6 +114,13 @@ NOTICES_FAILED: Final = OPERATOR.counter(
     "agent_notices_failed_total", "Times that a notice could not be told; it comes up again."
 )
 
+QUALITY_TURNS: Final = OPERATOR.histogram(
+    "quality_turn_duration_seconds",
+    "Turns at counting what lines have (sources, verification, age), a line each, by how they ended: done, failed.",
+    "outcome",
+    buckets=(0.01, 0.05, 0.1, 0.5, 1, 5, 30, 120),
+)
+
 # ------------------------------------------------------------------------------------------------------ in Postgres
 
 READ_AT: Final = WAITING.reading("postgres_reading_timestamp_seconds", "When these were read, since the epoch.")

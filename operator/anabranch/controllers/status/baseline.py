@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.controllers.status.conditions import Draft, Seen, dated
 from anabranch.model.canonical import hash_text
-from anabranch.model.crd import BaselineStatus, ManifestSummary
+from anabranch.model.crd import BaselineStatus, ManifestSummary, QualitySummary
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -35,6 +35,7 @@ def baseline_status(row: BaselineState, *, seen: Seen, now: datetime) -> Baselin
         pending_batches=row.pending_batches,
         open_conflicts=row.open_conflicts,
         oldest_conflict_age=row.oldest_conflict_at,
+        quality=_quality(row),
         conditions=dated(_drafts(row), generation=generation, seen=seen, now=now),
     )
 
@@ -59,6 +60,19 @@ def _drafts(row: BaselineState) -> list[Draft]:
     else:
         ready = Draft("Ready", "True", "Current", f"Readers see generation {row.current.generation}.")
     return [ready, *met]
+
+
+def _quality(row: BaselineState) -> QualitySummary | None:
+    if row.quality is None:
+        return None
+    required = (row.line.policy.get("review") or {}).get("requireSources", True)
+    return QualitySummary(
+        generation=row.quality.generation,
+        records=row.quality.records,
+        sourced=row.quality.sourced,
+        verified=row.quality.verified if required else None,
+        duplicates_removed=row.quality.duplicates,
+    )
 
 
 def _summary(manifest: ManifestRow | None) -> ManifestSummary | None:

@@ -263,6 +263,25 @@ class ManifestSummary(Report):
     """When it was published."""
 
 
+class QualitySummary(Report):
+    """What can be counted of a manifest, in short. The API tells it by scope, and of earlier manifests."""
+
+    generation: Count
+    """Number of the manifest that was counted: `current`, or a few seconds long the one before."""
+
+    records: Count
+    """How many live records it has."""
+
+    sourced: Count
+    """How many of them name a source."""
+
+    verified: Count | None = None
+    """How many of these were validated with it, or imported by digest. Absent while `review.requireSources` is off."""
+
+    duplicates_removed: Count
+    """Findings, ever, that said what was known already."""
+
+
 class BaselineStatus(Status):
     """What the Baseline is."""
 
@@ -295,6 +314,9 @@ class BaselineStatus(Status):
 
     oldest_conflict_age: Time | None = None
     """Since when the oldest open conflict waits: a point in time, which `kubectl get` shows as an age."""
+
+    quality: QualitySummary | None = None
+    """What can be counted of the newest manifest that is counted. More is not better."""
 
     conditions: Annotated[tuple[Condition, ...], Field(max_length=16, json_schema_extra=map_by("type"))] = ()
     """Ready: `current` exists and the spec is honoured. Reconciling or Stalled while it is not, with the reason.

@@ -120,7 +120,10 @@ RETURNING *;
 -- The status of the Baseline counts what is pending and what conflicts. Its line is locked before the job, by being waited
 -- for: the one order that all transactions keep.
 WITH baseline AS (
-    UPDATE lines AS l SET version = l.version + 1
+    UPDATE lines AS l
+    SET version = l.version + 1,
+        duplicates = l.duplicates + CASE WHEN :to_state = 'published'
+                                    THEN coalesce((:counts::jsonb ->> 'duplicates')::bigint, 0) ELSE 0 END
     WHERE l.line = :line AND ('awaiting_review' IN (:from_state, :to_state) OR :to_state = 'published')
     RETURNING l.line
 ), moved AS (

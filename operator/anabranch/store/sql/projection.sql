@@ -76,7 +76,9 @@ SELECT l.*, h.*, current, previous, newest,
        + (SELECT coalesce(sum(j.through_sequence - j.from_sequence + 1), 0)::bigint FROM jobs AS j
           WHERE j.line = l.line AND j.finished_at IS NULL AND j.origin = 'Branch' AND j.reason <> 'BatchesMissing')
        AS pending_batches,
-       conflicts.open AS open_conflicts, conflicts.oldest_at AS oldest_conflict_at
+       conflicts.open AS open_conflicts, conflicts.oldest_at AS oldest_conflict_at,
+       quality.generation AS quality_generation, quality.records AS quality_records, quality.sourced AS quality_sourced,
+       quality.verified AS quality_verified
 FROM lines AS l
 JOIN line_heads AS h ON h.line = l.line
 LEFT JOIN manifests AS current ON current.line = l.line AND current.generation = h.current_generation
@@ -88,6 +90,20 @@ CROSS JOIN LATERAL (
     JOIN jobs AS j ON j.line = l.line AND j.job_id = c.job_id
     WHERE c.line = l.line AND c.state = 'waiting' AND c.conflicting
 ) AS conflicts
+LEFT JOIN LATERAL (
+    SELECT p.generation, coalesce(sum(c.records), 0)::bigint AS records, coalesce(sum(c.sourced), 0)::bigint AS sourced,
+           coalesce(sum(c.verified), 0)::bigint AS verified
+    FROM (
+        SELECT least(q.through, h.current_generation) AS generation FROM quality_progress AS q
+        WHERE q.line = l.line AND q.since > 0 AND q.since <= h.current_generation
+    ) AS p
+    LEFT JOIN LATERAL (
+        SELECT DISTINCT ON (q.scope) q.records, q.sourced, q.verified FROM quality_counts AS q
+        WHERE q.line = l.line AND q.generation <= p.generation
+        ORDER BY q.scope, q.generation DESC
+    ) AS c ON true
+    GROUP BY p.generation
+) AS quality ON true
 WHERE l.line = ANY(:lines::text[]);
 
 -- name: branch_status(lines, branch_ids, lineage)

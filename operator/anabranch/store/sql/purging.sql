@@ -255,3 +255,13 @@ WHERE ctid = ANY(ARRAY(SELECT ctid FROM search_words WHERE line = :line LIMIT :l
 -- Delete up to so many rows of a line: how far its index has come.
 DELETE FROM search_progress
 WHERE ctid = ANY(ARRAY(SELECT ctid FROM search_progress WHERE line = :line LIMIT :limit));
+
+-- name: delete_quality_counts(line, limit)!
+-- Delete up to so many rows of a line: its counters of quality.
+DELETE FROM quality_counts
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM quality_counts WHERE line = :line LIMIT :limit));
+
+-- name: delete_quality_progress(line, limit)!
+-- Delete up to so many rows of a line: how far it is counted.
+DELETE FROM quality_progress
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM quality_progress WHERE line = :line LIMIT :limit));

@@ -1,0 +1,1 @@
+"""Quality: what can be counted of a memory, and what it answers."""
