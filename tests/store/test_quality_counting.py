@@ -183,10 +183,22 @@ async def test_a_line_that_fails_does_not_hold_up_another(db, monkeypatch):
 async def test_a_line_is_not_counted_all_the_time(db):
     line = await building.new_line(db)
     await building.import_records(db, line, {"a": 1})
-    assert await counting.turn(db)
+    assert not await counting.turn(db), "whoever imports it counts it, and tells of both at once"
+    await counting.begin(db, namespace="team", name="facts")
+    assert await kept(db, line, 1) == await recounted(db, line, 1)
     await building.publish_versions(db, line, version("b", 2))
+    await counting.begin(db, namespace="team", name="facts")
     assert not await counting.turn(db), "a moment ago"
+    assert await kept(db, line, 2) == await kept(db, line, 1)
     assert await counting.turn(db, every=timedelta())
+
+
+async def test_a_baseline_without_a_manifest_has_nothing_to_count(db):
+    await building.new_line(db)
+    await counting.begin(db, namespace="team", name="facts")
+    await counting.begin(db, namespace="team", name="none")
+    async with db.connection() as conn:
+        assert not await conn.fetchval("SELECT count(*) FROM quality_progress")
 
 
 async def test_counters_that_no_retained_generation_needs_are_forgotten(db):

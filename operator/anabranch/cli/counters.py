@@ -43,7 +43,7 @@ def report(found: dict[str, Any]) -> Iterator[str]:
     """What a person reads of a Baseline's counters, in their JSON form."""
     generation = found["manifest"]["generation"]
     if found["total"] is None:
-        yield f"Generation {generation} is not counted: ask again in a few seconds."
+        yield f"Generation {generation} is not counted: ask again in half a minute."
     else:
         yield f"Generation {generation}"
         rows = [*((each["scope"], each, each["open_conflicts"]) for each in found["scopes"])]

@@ -15,6 +15,7 @@ from anabranch.controllers.reconciler import Controller, Key
 from anabranch.kube.events import ObjectRef, Occurrence
 from anabranch.kube.kinds import BASELINE, BRANCH, JOB
 from anabranch.model.crd import BaselineResource, BranchResource, ConsolidationJobResource
+from anabranch.quality import counting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -46,6 +47,7 @@ def controllers(
 
     async def reconcile_baseline(resource: BaselineResource) -> None:
         await baselines.reconcile(db, resource, kube=kube, guard=guard)
+        await counting.begin(db, namespace=resource.namespace, name=resource.name)
 
     async def reconcile_branch(resource: BranchResource) -> None:
         await branches.reconcile(db, resource, grants=grants)

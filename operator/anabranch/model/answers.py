@@ -200,7 +200,7 @@ class Quality(Wire):
 
     manifest: ManifestRef = Field(description="what was counted")
     total: QualityCounts | None = Field(
-        description="in all scopes; null where the generation is not counted: that is done seconds after the fact, "
+        description="in all scopes; null where the generation is not counted: that is done after the fact, "
         "and not for those from before this was kept"
     )
     scopes: tuple[ScopeQuality, ...] = Field(description="in each scope that the caller may read")

@@ -3,7 +3,7 @@
 A publication is the one thing that all wait for, so it counts nothing. What is not counted yet follows from the line's
 head: a turn reads what the generations since the last one have brought and ended, adds that up, and notes the counters
 of each together with how far it has come. So they are exact at the generation that they name, whoever dies when, and
-behind the head by some seconds.
+behind the head by half a minute at most.
 
 The sum over the scopes must be the number that the manifest has. Where it is not (retention has removed versions that
 nobody had counted yet), or where a turn would read much, the head is counted from its records.
@@ -26,15 +26,15 @@ from anabranch.telemetry import logs
 from anabranch.telemetry.of_operator import QUALITY_TURNS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from anabranch.store.database import Connection, Database
     from anabranch.store.quality import Change, Progress
 
 _log = structlog.get_logger(__name__)
 
-EVERY: Final = timedelta(seconds=2)
-"""A line is not counted more often: each time its status is written."""
+EVERY: Final = timedelta(seconds=30)
+"""A line is not counted more often: each time its status is written, beside the one that tells of the publication."""
 
 _MUCH: Final = 50_000
 """Versions from which on a line is counted from its records: an import, a restore, a database from an older release."""
@@ -46,12 +46,29 @@ async def turn(db: Database, *, every: timedelta = EVERY) -> bool:
     Raises:
         UnavailableError: If the database cannot be reached.
     """
+    return await _turn(db, lambda conn: quality.claim(conn, every=every))
+
+
+async def begin(db: Database, *, namespace: str, name: str) -> None:
+    """Count the line of a Baseline, unless that was begun: its first status is to tell of it, too.
+
+    Raises:
+        UnavailableError: If the database cannot be reached.
+    """
+    async with db.connection() as conn:
+        state = await lines.find(conn, namespace=namespace, name=name)
+        if state is None or await quality.begun(conn, line=state.line.line):
+            return
+    await _turn(db, lambda conn: quality.take(conn, line=state.line.line))
+
+
+async def _turn(db: Database, take: Callable[[Connection], Awaitable[Progress | None]]) -> bool:
     began = time.perf_counter()
     progress: Progress | None = None
     try:
         async with db.transaction() as conn:
             await quality.be_patient(conn)
-            if (progress := await quality.claim(conn, every=every)) is None:
+            if (progress := await take(conn)) is None:
                 return False
             with logs.bound(line=progress.line):
                 await _count(conn, progress)

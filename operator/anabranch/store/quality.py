@@ -93,8 +93,16 @@ async def claim(conn: Connection, *, every: timedelta) -> Progress | None:
         every: Not one whose last turn is not as long ago.
     """
     line = await _sql.next(conn, every=every)
-    if line is None:
-        return None
+    return None if line is None else await take(conn, line=line)
+
+
+async def begun(conn: Connection, *, line: str) -> bool:
+    """Whether a line is counted, or has nothing to be counted."""
+    return bool(await _sql.begun(conn, line=line))
+
+
+async def take(conn: Connection, *, line: str) -> Progress | None:
+    """Keep others from counting a line until the transaction ends; None: somebody does, or the line is given up."""
     await _sql.enrol(conn, line=line)
     row = await _sql.take(conn, line=line)
     return None if row is None else Progress(**row)

@@ -267,7 +267,7 @@ class QualitySummary(Report):
     """What can be counted of a manifest, in short. The API tells it by scope, and of earlier manifests."""
 
     generation: Count
-    """Number of the manifest that was counted: `current`, or a few seconds long the one before."""
+    """Number of the manifest that was counted: `current`, or for half a minute one before it."""
 
     records: Count
     """How many live records it has."""

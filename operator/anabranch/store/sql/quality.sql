@@ -4,14 +4,23 @@ SELECT set_config('statement_timeout', '10min', true), set_config('idle_in_trans
 
 -- name: next(every)$
 -- The line of those with generations that are not counted whose last turn is the longest ago, and as long as that (or to
--- come: the clock was set back).
+-- come: the clock was set back). One that never had a turn has the head's age.
 SELECT h.line FROM line_heads AS h
 JOIN lines AS l ON l.line = h.line
 LEFT JOIN quality_progress AS p ON p.line = h.line
+CROSS JOIN LATERAL (
+    SELECT coalesce(p.turn_at, (SELECT m.created_at FROM manifests AS m
+                                WHERE m.line = h.line AND m.generation = h.head_generation)) AS at
+) AS turn
 WHERE h.head_generation > coalesce(p.through, 0) AND l.condemned_at IS NULL
-  AND (coalesce(p.turn_at, '-infinity') <= statement_timestamp() - :every::interval OR p.turn_at > statement_timestamp())
-ORDER BY coalesce(p.turn_at, '-infinity')
+  AND (turn.at <= statement_timestamp() - :every::interval OR turn.at > statement_timestamp())
+ORDER BY turn.at
 LIMIT 1;
+
+-- name: begun(line)$
+-- Whether a line is counted, or has nothing to be counted.
+SELECT h.head_generation = 0 OR EXISTS (SELECT FROM quality_progress AS p WHERE p.line = :line)
+FROM line_heads AS h WHERE h.line = :line;
 
 -- name: enrol(line)!
 -- Begin to count a line, unless it is counted.
