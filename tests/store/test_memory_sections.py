@@ -182,11 +182,11 @@ async def test_siblings_are_the_same_agent_and_nobody_else(api_db):
 async def test_a_look_at_siblings_is_bounded_and_says_what_it_leaves_out(api_db, monkeypatch):
     for day in range(1, 6):
         await put(api_db, "daily", "x" * 100, f"2026-11-{day:02}", visibility="instances")
-    monkeypatch.setattr(sections, "SIBLINGS_ITEMS", 3)
+    monkeypatch.setattr(sections, "LOOK_ITEMS", 3)
     found = await read(api_db, "daily", who=SIBLING, siblings=True)
     assert ([each.item for each in found.items], found.omitted) == (["2026-11-01", "2026-11-02", "2026-11-03"], 2)
     for most, shown in ((220, 2), (10, 1)):
-        monkeypatch.setattr(sections, "SIBLINGS_BYTES", most)
+        monkeypatch.setattr(sections, "LOOK_BYTES", most)
         found = await read(api_db, "daily", who=SIBLING, siblings=True)
         assert (len(found.items), found.omitted) == (shown, 5 - shown)
 
@@ -214,6 +214,22 @@ async def test_a_section_keeps_what_it_said_before_five_times_back(api_db):
     await put(api_db, "long_term", 7)
     assert await former(api_db, "long_term") == [6, 5, 4, 3, 2]  # the same again is nothing former
     assert await former(api_db, "dedup_state") == []
+
+
+async def test_a_look_at_history_is_bounded_and_says_what_it_leaves_out(api_db, monkeypatch):
+    for number in range(5):
+        await put(api_db, "long_term", str(number) * 100)
+    for name, most, shown in (("LOOK_ITEMS", 3, 3), ("LOOK_BYTES", 210, 2), ("LOOK_BYTES", 1, 1)):
+        monkeypatch.setattr(sections, name, most)
+        found = await envelopes.history(api_db, WHO, section="long_term")
+        assert [each.content[0] for each in found.former] == ["3", "2", "1"][:shown]
+        assert found.omitted == 4 - shown
+
+
+async def test_a_large_memory_is_read_as_it_was_written(api_db):
+    for day in range(1, 4):
+        await put(api_db, "daily", "x" * 100_000, f"2026-11-{day:02}")
+    assert await written(api_db) == {f"daily/2026-11-{day:02}": "x" * 100_000 for day in range(1, 4)}
 
 
 async def test_what_is_deleted_is_forgotten_and_what_a_sync_leaves_out_is_not(api_db):

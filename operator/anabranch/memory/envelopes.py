@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from anabranch.memory import writable
 from anabranch.model.canonical import hash_text
 from anabranch.model.errors import NotFoundError, PreconditionFailedError
+from anabranch.model.limits import IN_LOOP_BYTES
 from anabranch.model.memory import (
     ITEMIZED,
     SYSTEM_EXCHANGES,
@@ -25,14 +26,18 @@ from anabranch.model.memory import (
     SystemExchanges,
 )
 from anabranch.store import envelopes, exchanges, sections
+from anabranch.store.sections import SectionRow
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from anabranch.model.memory import AgentKey, PutSection
     from anabranch.store.database import Connection, Database
     from anabranch.store.exchanges import ExchangeRow
-    from anabranch.store.sections import FormerRow, SectionRow, SectionState
+    from anabranch.store.sections import FormerRow, SectionState
+
+_Row = TypeVar("_Row", bound=SectionRow)
+_Made = TypeVar("_Made")
 
 
 async def read(db: Database, who: AgentKey) -> MemoryEnvelope:
@@ -42,12 +47,13 @@ async def read(db: Database, who: AgentKey) -> MemoryEnvelope:
         own = await sections.of_envelope(conn, who)
         shared = await sections.of_envelope(conn, who.whole)
         noted = await exchanges.of_envelope(conn, who)
+    written = await _made(_section, [*shared, *own])
     return MemoryEnvelope(
         agent_id=who.agent_id,
         instance=who.instance,
         revision=str(envelope.revision),
         last_seen_revision=str(envelope.last_seen_revision),
-        sections=tuple(_section(row) for row in (*shared, *own)),
+        sections=written,
         system_exchanges=_exchanges(envelope.revision, noted),
     )
 
@@ -81,12 +87,10 @@ async def read_section(
     async with db.connection() as conn:
         if siblings:
             rows, total = await sections.of_siblings(conn, who, section=section, item=name or None)
-            return MemorySections(
-                section=section, items=tuple(_section(row) for row in rows), omitted=total - len(rows)
-            )
+            return MemorySections(section=section, items=await _made(_section, rows), omitted=total - len(rows))
         if several:
             rows = await sections.of_envelope(conn, who, section=section)
-            return MemorySections(section=section, items=tuple(_section(row) for row in rows))
+            return MemorySections(section=section, items=await _made(_section, rows))
         row = await sections.get(conn, writable.envelope_of(who, section), section=section, item=name)
     if row is None:
         raise _absent(section, name)
@@ -103,10 +107,11 @@ async def history(db: Database, who: AgentKey, *, section: str, item: str | None
         raise writable.unknown(section)
     name = writable.item_of(section, item, needed=False)
     async with db.connection() as conn:
-        rows = await sections.history(
-            conn, writable.envelope_of(who, section), section=section, item=name if item else None
+        rows, total = await sections.history(
+            conn, writable.envelope_of(who, section), section=section, item=name or None
         )
-    return SectionHistory(section=section, former=tuple(_former(row) for row in rows))
+    former = await _made(_former, rows)
+    return SectionHistory(section=section, former=former, omitted=total - len(rows))
 
 
 async def put(  # noqa: PLR0913  (all but the store and the agent by keyword)
@@ -190,6 +195,13 @@ def _check(expected: int | None, found: SectionRow | SectionState | None) -> Non
 def _absent(section: str, item: str) -> NotFoundError:
     named = f"{section}/{item}" if item else section
     return NotFoundError(f"Nothing is written down in {named}.", hint="Read the envelope to see what there is.")
+
+
+async def _made(make: Callable[[_Row], _Made], rows: Sequence[_Row]) -> tuple[_Made, ...]:
+    """What rows are on the wire: beside the event loop, where they are so much that it would be held up."""
+    if sum(row.size for row in rows) <= IN_LOOP_BYTES:
+        return tuple(map(make, rows))
+    return await asyncio.to_thread(lambda: tuple(map(make, rows)))
 
 
 def _section(row: SectionRow) -> MemorySection:

@@ -94,9 +94,9 @@ MEMORY_HISTORY: Final = 5
 MEMORY_HISTORY_OF_REMOVED: Final = 20
 """and of items that are gone, all together."""
 
-SIBLINGS_ITEMS: Final = 100
-SIBLINGS_BYTES: Final = 1 << 20
-"""What one look at the memory of an agent's other instances gives."""
+LOOK_ITEMS: Final = 100
+LOOK_BYTES: Final = 1 << 20
+"""What one look at an agent's other instances gives, or at what a section said before."""
 
 EXCHANGES_KEPT: Final = 50
 EXCHANGE_PARTICIPANTS: Final = 8
@@ -113,7 +113,6 @@ DIGEST_ENTRIES: Final = 5
 DIGEST_BYTES: Final = 2_560
 EVENTS_CLAIMED: Final = 100
 EVENT_ATTEMPTS: Final = 3
-EVENT_DATA_BYTES: Final = 16 << 10
 CLAIM_SECONDS: Final = 600
 CLAIM_SECONDS_MIN: Final = 10
 CLAIM_SECONDS_MAX: Final = 3_600

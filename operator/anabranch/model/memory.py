@@ -128,6 +128,7 @@ class SectionHistory(Wire):
 
     section: str
     former: tuple[FormerContent, ...]
+    omitted: int = Field(default=0, description="how many more there are than one answer has room for")
 
 
 class Exchange(Wire):

@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from anabranch.model.limits import MEMORY_HISTORY, MEMORY_HISTORY_OF_REMOVED, SIBLINGS_BYTES, SIBLINGS_ITEMS
+from anabranch.model.limits import LOOK_BYTES, LOOK_ITEMS, MEMORY_HISTORY, MEMORY_HISTORY_OF_REMOVED
 from anabranch.store import queries
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import AsyncIterator, Collection, Mapping, Sequence
     from datetime import datetime
 
     from anabranch.model.memory import AgentKey, MemoryVisibility
@@ -106,12 +106,9 @@ async def of_siblings(
     Returns:
         As many items as one look gives, by instance and item, and how many there are.
     """
-    found = _sql.of_siblings(
-        conn, **key.columns, section=section, item=item, limit=SIBLINGS_ITEMS, most_bytes=SIBLINGS_BYTES
-    )
-    rows = await queries.rows(found, dict)
-    total = rows[0]["total"] if rows else 0
-    return [_from_row({name: value for name, value in row.items() if name != "total"}) for row in rows], total
+    found = _sql.of_siblings(conn, **key.columns, section=section, item=item, limit=LOOK_ITEMS, most_bytes=LOOK_BYTES)
+    rows, total = await _counted(found)
+    return [SectionRow(**row) for row in rows], total
 
 
 async def states(conn: Connection, key: AgentKey) -> dict[tuple[str, str], SectionState]:
@@ -172,10 +169,15 @@ async def forget(conn: Connection, key: AgentKey, *, section: str, item: str) ->
     await _sql.forget(conn, **key.columns, section=section, item=item)
 
 
-async def history(conn: Connection, key: AgentKey, *, section: str, item: str | None) -> list[FormerRow]:
-    """What a section, or an item of it, said before, newest first."""
-    found = _sql.history(conn, **key.columns, section=section, item=item)
-    return await queries.rows(found, lambda row: FormerRow(**_columns(row)))
+async def history(conn: Connection, key: AgentKey, *, section: str, item: str | None) -> tuple[list[FormerRow], int]:
+    """What a section, or an item of it, said before.
+
+    Returns:
+        As much as one look gives, newest first, and how much there is.
+    """
+    found = _sql.history(conn, **key.columns, section=section, item=item, limit=LOOK_ITEMS, most_bytes=LOOK_BYTES)
+    rows, total = await _counted(found)
+    return [FormerRow(**row) for row in rows], total
 
 
 async def _trim(conn: Connection, key: AgentKey) -> None:
@@ -189,6 +191,12 @@ def _known(visibility: str | None) -> MemoryVisibility:
 
 def _from_row(row: Mapping[str, Any]) -> SectionRow:
     return SectionRow(**_columns(row))
+
+
+async def _counted(found: AsyncIterator[Any]) -> tuple[list[dict[str, Any]], int]:
+    """The columns of rows that each say how many there are in all, and that number."""
+    rows = await queries.rows(found, _columns)
+    return rows, max((row.pop("total") for row in rows), default=0)
 
 
 def _columns(row: Mapping[str, Any]) -> dict[str, Any]:

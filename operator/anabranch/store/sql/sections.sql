@@ -105,12 +105,21 @@ WHERE h.namespace = :namespace AND h.agent_id = :agent_id AND h.instance = :inst
   AND h.section = ranked.section AND h.item = ranked.item AND h.revision = ranked.revision
   AND (ranked.place > :keep::bigint OR (ranked.removed AND ranked.place_in_all > :keep_removed::bigint));
 
--- name: history(namespace, agent_id, instance, section, item)
--- What a section, or an item of it, said before, newest first.
-SELECT instance, section, item, revision, body, octet_length(body) AS size, content_hash, visibility, source, updated_at,
-       replaced_at
-FROM agent_section_history
-WHERE namespace = :namespace AND agent_id = :agent_id AND instance = :instance
-  AND section = :section AND (:item::text IS NULL OR item = :item)
-ORDER BY revision DESC, item
-LIMIT 1000;
+-- name: history(namespace, agent_id, instance, section, item, limit, most_bytes)
+-- What a section, or an item of it, said before, newest first, as far as there is room: the newest always. Each row says how
+-- much there is.
+SELECT h.instance, h.section, h.item, h.revision, h.body, octet_length(h.body) AS size, h.content_hash, h.visibility,
+       h.source, h.updated_at, h.replaced_at, m.total
+FROM (
+    SELECT item, revision, count(*) OVER () AS total, row_number() OVER place AS place,
+           sum(octet_length(body)) OVER place AS sum
+    FROM agent_section_history
+    WHERE namespace = :namespace AND agent_id = :agent_id AND instance = :instance
+      AND section = :section AND (:item::text IS NULL OR item = :item)
+    WINDOW place AS (ORDER BY revision DESC, item)
+) AS m
+JOIN agent_section_history AS h
+  ON h.namespace = :namespace AND h.agent_id = :agent_id AND h.instance = :instance
+ AND h.section = :section AND h.item = m.item AND h.revision = m.revision
+WHERE m.place = 1 OR (m.place <= :limit::bigint AND m.sum <= :most_bytes::bigint)
+ORDER BY h.revision DESC, h.item;
