@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
-from tests.store.world import AUTOMATIC, World, decisions
+from tests.store.world import AGENTS, AUTOMATIC, World, decisions
 
 from anabranch.consolidation import holding, jobs, read, review
 from anabranch.consolidation.review import SelfReviewError, StaleReviewError
+from anabranch.controllers.status import Seen, job_status
 from anabranch.identity import Caller, grants
 from anabranch.model.canonical import hash_text
 from anabranch.model.errors import ConflictError, NotFoundError
 from anabranch.model.ids import new_candidate_id
 from anabranch.model.requests import DecisionRequest
-from anabranch.store import candidates, reviews
+from anabranch.store import candidates, projection, reviews
 
 ADA, BOB = Caller("ada"), Caller("bob")
 SPEC = {"branchRef": {"namespace": "agents", "name": "run"}, "batches": {"from": 1, "through": 1}}
@@ -270,6 +272,44 @@ async def test_accepting_one_of_two_findings_for_a_key_leaves_the_other_open_aga
     assert (row.candidate_id, row.state, row.canonical_revision) == (other.candidate_id, "waiting", 2)
     assert (row.conflicting, row.reason) == (True, "BaseRevisionSuperseded")
     assert held.state == "awaiting_review"
+
+
+async def test_a_decision_in_a_resource_that_its_candidate_has_left_says_where_to_decide(db):
+    desk = await a_desk(db, {"key": "a", "content": "one", "base": 1}, {"key": "a", "content": "other", "base": 1})
+    one, other = await desk.rows()
+
+    async def condition():
+        async with db.connection() as conn:
+            (row,) = await projection.job_status(conn, job_ids=[(await desk.job()).job_id])
+        told = job_status(row, seen=Seen(), now=datetime.now(UTC)).conditions
+        return next((c.message for c in told if c.type == "DecisionsMisplaced"), None)
+
+    job = await desk.reviewed(ada=decisions([one]))
+    assert await condition() is None
+    before = job.version
+    await desk.reviewed(ada=[*decisions([one]), *decisions([other], "reject")], bob=decisions([other]))
+    job = await desk.job()
+    assert job.version > before, "its status is written"
+    held = await desk.world.job(job.held_job)
+    assert await condition() == (
+        f"Decisions in spec.reviews on candidates that the job {held.name} has by now: 2."
+        " They do not count here: decide in that job."
+    )
+    assert held.state == "awaiting_review"
+
+    # Said where it counts; and taken out where it does not.
+    (row,) = await desk.world.candidates(held)
+    await desk.world.apply_job(
+        held.name,
+        generation=2,
+        origin="Held",
+        branchRef={"namespace": AGENTS, "name": "run"},
+        reviews=[{"reviewer": "ada", "decisions": decisions([row], "reject")}],
+    )
+    await desk.world.work()
+    assert (await desk.world.job(held.name)).state == "published"
+    await desk.reviewed(ada=decisions([one]))
+    assert await condition() is None
 
 
 async def test_accepting_both_is_refused(db):

@@ -31,6 +31,7 @@ WITHOUT_LINE = {
             "leases.claim",
             "purging.claim",
             "batches.unassigned",
+            "batches.untold",
             "completions.ready",
             "presence.due",
             "followers.due",
@@ -43,6 +44,7 @@ WITHOUT_LINE = {
             "indexing.next",
             "indexing.uncounted",
             "quality.next",
+            "expiry.due",
         ),
         "resources that have no line yet": (
             "waiting.upsert",

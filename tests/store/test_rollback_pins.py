@@ -11,7 +11,7 @@ from tests.store.world import AUTOMATIC, World
 
 from anabranch.baselines import pinning
 from anabranch.consolidation import publishing, schedule, work
-from anabranch.store import branches, leases, lines, manifests, pruning
+from anabranch.store import branches, leases, lines, manifests, projection, pruning
 
 FROM_MAP = {"import": {"configMap": {"name": "facts"}}}
 
@@ -91,15 +91,16 @@ async def test_an_operator_that_comes_back_with_an_old_spec_changes_nothing(worl
 @pytest.mark.parametrize("late", [2, 3], ids=["the old spec ends last", "the new spec ends last"])
 async def test_two_operators_with_different_specs_at_once_end_with_the_newer_one(world, monkeypatch, late):
     """Each has undone a part of the other's; whoever ends last sees that, and has it looked at once more."""
-    restore, entered, go_on = pinning.follow_restore, asyncio.Event(), asyncio.Event()
+    pin, entered, go_on = pinning.follow_pin, asyncio.Event(), asyncio.Event()
 
     async def wait(db, **what):
+        told = await pin(db, **what)
         if not entered.is_set():
             entered.set()
             await go_on.wait()
-        return await restore(db, **what)
+        return told
 
-    monkeypatch.setattr(pinning, "follow_restore", wait)
+    monkeypatch.setattr(pinning, "follow_pin", wait)
     specs = {2: {}, 3: {"pin": {"generation": 1}, "suspend": True}}
     slow = asyncio.create_task(apply(world, late, **specs[late]))
     await entered.wait()
@@ -117,15 +118,16 @@ async def test_two_operators_with_different_specs_at_once_end_with_the_newer_one
 
 
 async def test_what_an_old_spec_met_is_not_told_as_an_answer_to_the_new_one(world, monkeypatch):
-    restore, entered, go_on = pinning.follow_restore, asyncio.Event(), asyncio.Event()
+    pin, entered, go_on = pinning.follow_pin, asyncio.Event(), asyncio.Event()
 
     async def wait(db, **what):
+        told = await pin(db, **what)
         if not entered.is_set():
             entered.set()
             await go_on.wait()
-        return await restore(db, **what)
+        return told
 
-    monkeypatch.setattr(pinning, "follow_restore", wait)
+    monkeypatch.setattr(pinning, "follow_pin", wait)
     slow = asyncio.create_task(apply(world, 2))
     await entered.wait()
     await apply(world, 3, pin={"generation": 9})
@@ -266,6 +268,43 @@ async def test_findings_are_received_under_a_pin_and_published_in_order_after_it
         ("published", "new-one"),
         ("published", "new-two"),
     ]
+
+
+async def lagging(world):
+    """The kinds of resources whose status is behind; then all are written."""
+    async with world.db.connection() as conn:
+        found = await projection.dirty(conn, limit=100)
+        await projection.mark(conn, found)
+    return sorted({row.kind for row in found})
+
+
+@pytest.mark.parametrize("paused", [{"pin": {"generation": 1}}, {"suspend": True}], ids=["pinned", "suspended"])
+async def test_findings_that_come_while_consolidation_is_paused_are_shown_each_once(world, paused):
+    await apply(world, 2, **paused)
+    branch = await world.apply_branch("run")
+    await lagging(world)
+    assert await schedule.tell_paused(world.db) is False
+    assert await lagging(world) == []
+
+    for sequence in (1, 3, 2):  # the last one fills a gap
+        await world.submit(branch, sequence, {"key": f"k{sequence}", "content": sequence})
+        assert await lagging(world) == []
+        await schedule.tell_paused(world.db)
+        assert await lagging(world) == ["Baseline", "Branch"]
+        await schedule.tell_paused(world.db)
+        assert await lagging(world) == []
+    async with world.db.connection() as conn:
+        (shown,) = await projection.branch_status(conn, branch_ids=[branch.branch_id])
+        (line,) = await projection.baseline_status(conn, lines=[world.line])
+    assert (shown.contiguous_through, line.pending_batches) == (3, 3)
+
+
+async def test_what_is_not_paused_shows_by_its_jobs_alone(world):
+    branch = await world.apply_branch("run")
+    await lagging(world)
+    await world.submit(branch, 1, {"key": "k", "content": 1})
+    await schedule.tell_paused(world.db)
+    assert await lagging(world) == []
 
 
 async def test_branches_forked_before_during_and_after_stand_where_they_were_forked(world):

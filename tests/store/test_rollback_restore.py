@@ -219,3 +219,37 @@ async def test_a_restore_that_stays_in_git_never_repeats(db):
     # Not even on a namesake that takes the line up.
     state = await world.apply_baseline(uid="made again", **spec)
     assert state.head.head_generation == 5
+
+
+async def test_a_pin_that_gives_way_to_a_restore_shows_nothing_between(db, monkeypatch):
+    world = World(db)
+    line = (await world.import_documents({"a": "first"}, **AUTOMATIC)).line.line
+    branch = await world.apply_branch("run")
+    await world.submit(branch, 1, {"key": "a", "content": "false", "base": 1})
+    await world.work()
+    await world.apply_baseline(generation=2, **FROM_MAP, **AUTOMATIC, pin={"generation": 1})
+    restore, seen = restoring.restore, []
+
+    async def watched(*args, **kwargs):
+        seen.append(await world.contents(line))
+        try:
+            return await restore(*args, **kwargs)
+        finally:
+            seen.append(await world.contents(line))
+
+    monkeypatch.setattr(restoring, "restore", watched)
+    spec = {**FROM_MAP, **AUTOMATIC, "restore": {"generation": 1, "id": "back"}}
+    state = await world.apply_baseline(generation=3, **spec)
+    assert (state.head.current_generation, state.head.pinned_generation) == (3, None)
+    assert [*seen, await world.contents(line)] == [{"a": '"first"'}] * 3
+    assert [kind for kind, _, _ in await world.events(line)][-3:] == ["rollback", "restored", "resumed"]
+
+
+async def test_a_restore_that_cannot_be_had_does_not_keep_the_pin(db):
+    world = World(db)
+    line = (await world.import_documents({"a": "first"}, **AUTOMATIC)).line.line
+    await world.apply_baseline(generation=2, **FROM_MAP, **AUTOMATIC, pin={"generation": 1})
+    spec = {**FROM_MAP, **AUTOMATIC, "restore": {"generation": 7, "id": "never"}}
+    state = await world.apply_baseline(generation=3, **spec)
+    assert state.head.pinned_generation is None
+    assert (await world.conditions(line))["Stalled"] == "RestoreTargetUnknown"

@@ -49,8 +49,10 @@ async def reconcile(db: Database, resource: BaselineResource, *, kube: KubeClien
     conditions = [
         *refusal,
         *await imports.follow(db, kube, line=line, resource=resource),
-        *await pinning.follow_pin(db, line=line, pin=resource.spec.pin),
+        # In this order: where one commit takes a pin out and puts a restore in, readers go from what was pinned to what
+        # is restored, and never see between them what both keep from them.
         *await pinning.follow_restore(db, line=line, restore=resource.spec.restore),
+        *await pinning.follow_pin(db, line=line, pin=resource.spec.pin),
     ]
     if gaps:
         conditions.append(Condition("ReviewGuardMissing", "PolicyMissing", " ".join(gaps)))

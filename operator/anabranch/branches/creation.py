@@ -103,6 +103,7 @@ def _spec(request: BranchRequest, account: str) -> BranchSpec:
         sharing_policy=SharingPolicy(**policy.model_dump()),
         follow=request.follow,
         lease=Lease(duration=timedelta(seconds=request.lease_seconds)),
+        ttl_after_finished=request.ttl_after_finished,
     )
 
 

@@ -56,6 +56,7 @@ async def reconcile(db: Database, resource: BranchResource, *, grants: Grants) -
             sharing_policy=_sharing_policy(resource),
             follow=resource.spec.follow,
             lease_seconds=_lease_seconds(resource),
+            ttl_seconds=_ttl_seconds(resource),
         )
         if granted and obstacle is None:
             await waits.settle(conn, resource)
@@ -161,6 +162,7 @@ async def _fork_from(db: Database, resource: BranchResource, state: LineState) -
                 sharing_policy=_sharing_policy(resource),
                 follow=spec.follow,
                 lease_seconds=_lease_seconds(resource),
+                ttl_seconds=_ttl_seconds(resource),
                 generation=spec.baseline_ref.generation,
             )
             # A deletion that came in between has not seen the branch; one that comes now does.
@@ -185,3 +187,8 @@ def _sharing_policy(resource: BranchResource) -> dict[str, Any]:
 
 def _lease_seconds(resource: BranchResource) -> int:
     return int(resource.spec.lease.duration.total_seconds())
+
+
+def _ttl_seconds(resource: BranchResource) -> int | None:
+    ttl = resource.spec.ttl_after_finished
+    return None if ttl is None else int(ttl.total_seconds())

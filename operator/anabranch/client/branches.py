@@ -55,7 +55,7 @@ class BranchCalls(Transport):
 
     async def create_branch(self, namespace: str, request: BranchRequest) -> BranchManifest | BranchPending:
         """Create a Branch; pending if it has not forked within a moment. The same request again is the same branch."""
-        body = request.model_dump_json(exclude_none=True).encode()
+        body = request.model_dump_json(exclude_unset=True).encode()
         response = await self.send("POST", path(namespace, "branches"), body=body, headers=_JSON)
         if response.status_code == httpx.codes.ACCEPTED:
             return parse(BranchPending, response)

@@ -56,6 +56,7 @@ async def reconcile(db: Database, resource: ConsolidationJobResource, *, guard: 
             observed_generation=resource.generation,
             lease_seconds=int(resource.spec.lease_duration.total_seconds()),
             retry_limit=resource.spec.retry_limit,
+            ttl_seconds=resource.spec.ttl_seconds_after_finished,
         )
         await waits.settle(conn, resource)
     if await guard.gaps():
@@ -147,6 +148,7 @@ async def _register(db: Database, resource: ConsolidationJobResource) -> JobRow 
                 through_sequence=batches.through,
                 lease_seconds=int(resource.spec.lease_duration.total_seconds()),
                 retry_limit=resource.spec.retry_limit,
+                ttl_seconds=resource.spec.ttl_seconds_after_finished,
             )
     except openings.BatchesTakenError as error:
         await waits.stall(db, resource, reason=error.code, message=str(error), needs=needs)

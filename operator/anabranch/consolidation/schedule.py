@@ -10,6 +10,15 @@ if TYPE_CHECKING:
     from anabranch.store.database import Database
 
 
+async def tell_paused(db: Database, *, limit: int = 100) -> bool:
+    """Show what came while consolidation is paused; whether there may be more to show."""
+    async with db.connection() as conn:
+        told = await batches.tell_paused(conn, limit=limit)
+    if told:
+        db.notify("status")
+    return told == limit
+
+
 async def make_jobs(db: Database, *, limit: int = 100) -> int:
     """Make a job for each branch that has batches for one, branches at most ``limit``; how many were made.
 

@@ -125,6 +125,8 @@ def resource_of(job: JobRow, branch: BranchRow | None) -> dict[str, Any]:
             metadata["ownerReferences"] = [owner]
     if job.from_sequence is not None:
         spec["batches"] = {"from": job.from_sequence, "through": job.through_sequence}
+    if job.ttl_seconds is not None:
+        spec["ttlSecondsAfterFinished"] = job.ttl_seconds
     return {"metadata": metadata, "spec": spec}
 
 

@@ -32,8 +32,10 @@ from anabranch.controllers.bell import Bell
 from anabranch.controllers.births import Births
 from anabranch.controllers.configmaps import ConfigMapFollower
 from anabranch.controllers.deletions import Deletions
+from anabranch.controllers.expiry import Expiry
 from anabranch.controllers.guarding import GuardFollower
 from anabranch.controllers.health import Health
+from anabranch.controllers.paused import Paused
 from anabranch.controllers.projector import Projector
 from anabranch.controllers.reconciler import Reconciler
 from anabranch.controllers.services import controllers
@@ -133,6 +135,7 @@ class _Process:
                 Visits(db, self._reconciler),
                 Births(db, kube, announcer=self._announcer, changed=self._ring),
                 Chore("batches", self._make_jobs),
+                Paused(db),
                 Chore("retention", self._retain),
                 Chore("leases of agents", lambda: presence.settle(db)),
                 Chore("places in the feed", lambda: following.show(db)),
@@ -159,6 +162,13 @@ class _Process:
                 lease=settings.lease,
                 trusting=settings.accept_missing,
             ),
+        )
+        self._expiry = Expiry(
+            db,
+            kube,
+            reconciler=self._reconciler,
+            leadership=self._leadership,
+            namespaces=settings.namespaces,
         )
         self._config_maps = ConfigMapFollower(kube, self._reconciler, namespaces=settings.namespaces)
         self._registry = watching.registry(
@@ -204,6 +214,7 @@ class _Process:
             _background(self._projector.run(), name="projector") as projecting,
             _background(self._config_maps.run(), name="ConfigMaps") as following,
             _background(self._sweep.run(), name="sweep") as sweeping,
+            _background(self._expiry.run(), name="expiry") as expiring,
             _background(self._guard.run(), name="review guard") as guarding,
             _background(Backlog(self._db).run(), name="readings") as reading,
         ):
@@ -217,7 +228,7 @@ class _Process:
             with _signals(stop):  # again: kopf has put its own in their place
                 watched = asyncio.create_task(kopf.run_tasks(kopf_tasks, ignored=_NotTheirs()), name="watches")
                 try:
-                    own = (projecting, following, guarding, sweeping, reading, watched)
+                    own = (projecting, following, guarding, sweeping, expiring, reading, watched)
                     await _first(stop.wait(), self._leadership.lost(), tasks=(*tasks, *own))
                     await self._workers.stop(_GRACE_SECONDS)
                     with contextlib.suppress(AnabranchError):

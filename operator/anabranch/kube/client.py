@@ -118,6 +118,27 @@ class KubeClient:
         """
         return await self.call("PUT", kind.path(namespace=namespace, name=body["metadata"]["name"]), body=body)
 
+    async def delete(self, kind: Kind, *, namespace: str, name: str, uid: str, resource_version: str) -> bool:
+        """Delete an object, provided that it is the one of that uid and has not changed since it was read.
+
+        What it owns is collected afterwards.
+
+        Returns:
+            Whether it is gone; if not, a finalizer keeps it for a while.
+
+        Raises:
+            ObjectNotFoundError: If there is no object of that name.
+            StaleObjectError: If it changed, or is another one.
+        """
+        options = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": uid, "resourceVersion": resource_version},
+            "propagationPolicy": "Background",
+        }
+        answer = await self.call("DELETE", kind.path(namespace=namespace, name=name), body=options)
+        return answer.get("kind") == "Status"
+
     async def write_status(  # noqa: PLR0913  (all but the kind by keyword)
         self,
         kind: Kind,

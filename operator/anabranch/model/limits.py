@@ -35,6 +35,9 @@ PAGE_BYTES: Final = 4 << 20
 
 REVIEW_BYTES: Final = 64 << 10
 SOURCES_PER_CHANGE: Final = 32
+TTL_SECONDS: Final = 2**31 - 1
+"""Longest time after which a finished job is deleted, as Kubernetes' own jobs have it."""
+
 KV_NAMESPACES: Final = 32
 """Key-value namespaces of a branch;"""
 

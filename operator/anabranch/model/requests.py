@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, StringConstraints
 
 from anabranch.model import limits
-from anabranch.model.crd.base import LongToken, Name, Namespace, Token
+from anabranch.model.crd.base import LongToken, Name, Namespace, Period, Token
 from anabranch.model.objects import SharingPolicy
 from anabranch.model.wire import Generation, Hash, Revision, Scope, Visibility, Wire
 
@@ -29,6 +30,11 @@ class BranchRequest(Wire):
     sharing_policy: SharingPolicy = SharingPolicy()
     follow: Literal["Apply", "Hold", "Off"] = "Apply"
     lease_seconds: int = Field(default=60, ge=5, le=86_400, description="for how long a sign of life counts")
+    ttl_after_finished: Period | None = Field(
+        default=timedelta(days=30),
+        description="for how long the Branch is kept once its run has ended and all that it found is decided; null: "
+        "until somebody deletes it. It changes nothing of a Branch that is there already",
+    )
 
 
 class PrivateWrite(Wire):

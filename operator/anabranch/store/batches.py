@@ -21,7 +21,7 @@ from anabranch.model.errors import (
     UnavailableError,
 )
 from anabranch.model.limits import BATCH_BYTES, SEQUENCE_WINDOW
-from anabranch.store import branches, queries
+from anabranch.store import branches, lines, queries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -231,6 +231,27 @@ async def ages(conn: Connection, *, jobs: Sequence[JobRow], limit: int = 1_000) 
 async def unassigned(conn: Connection, *, limit: int) -> list[Unassigned]:
     """Branches for which `openings.open_automatic` would find something to do now, of any line that is not paused."""
     return await queries.rows(_sql.unassigned(conn, limit=limit), lambda row: Unassigned(**row))
+
+
+async def tell_paused(conn: Connection, *, limit: int) -> int:
+    """Have the statuses of branches and their Baselines tell of batches that came while their line is paused.
+
+    A batch that is received writes to nothing but its own table. In other lines it shows once it is in a job.
+
+    Args:
+        conn: A connection.
+        limit: Branches at most.
+
+    Returns:
+        How many had news.
+    """
+    found = await queries.rows(_sql.untold(conn, limit=limit), dict)
+    # Baselines first: if this process dies in between, the branches are found again.
+    for line in {row["line"] for row in found}:
+        await lines.touch(conn, line)
+    for row in found:
+        await _sql.tell(conn, **row)
+    return len(found)
 
 
 async def _refusal(conn: Connection, arrival: Arrival) -> AnabranchError | None:

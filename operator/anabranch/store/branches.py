@@ -91,6 +91,7 @@ async def fork(  # noqa: PLR0913  (the columns of a branch)
     generation: int | None,
     follow: Follow = "Apply",
     lease_seconds: int = 60,
+    ttl_seconds: int | None = None,
 ) -> BranchRow:
     """Fork a branch, or give the one that the same resource (line and uid) made before.
 
@@ -111,6 +112,7 @@ async def fork(  # noqa: PLR0913  (the columns of a branch)
         generation: The manifest to fork from; None for the line's current one.
         follow: What is done with what others publish.
         lease_seconds: For how long the agent counts as there after it was heard of.
+        ttl_seconds: For how long its resource is kept after the end; None: until somebody deletes it.
 
     Raises:
         NotFoundError: If there is no such manifest, or none yet.
@@ -133,6 +135,7 @@ async def fork(  # noqa: PLR0913  (the columns of a branch)
             sharing_policy=sharing_policy,
             follow=follow,
             lease_seconds=lease_seconds,
+            ttl_seconds=ttl_seconds,
             generation=generation,
         )
         if row is not None:
@@ -180,6 +183,7 @@ async def update_spec(  # noqa: PLR0913  (what identifies it, and what changes)
     sharing_policy: dict[str, Any],
     follow: Follow = "Apply",
     lease_seconds: int = 60,
+    ttl_seconds: int | None = None,
 ) -> bool:
     """Take over what a Branch may change after its fork; whether anything changed."""
     tag = await _sql.update_spec(
@@ -191,6 +195,7 @@ async def update_spec(  # noqa: PLR0913  (what identifies it, and what changes)
         sharing_policy=sharing_policy,
         follow=follow,
         lease_seconds=lease_seconds,
+        ttl_seconds=ttl_seconds,
     )
     return queries.touched(tag) > 0
 

@@ -46,6 +46,7 @@ class JobRow:
         lease_seconds: How long a claim lasts unless renewed.
         kept: ``whole``, until retention removes its candidates and reviews (``leaving``, then ``log``), and then its
             log (``row``).
+        ttl_seconds: For how long its resource is kept after the end; None: until somebody deletes it.
         counts: ``received``, ``duplicates``, ``accepted``, ``rejected``, ``conflicting``, ``held``.
         version: Counts the changes that the resource's status shows.
     """
@@ -82,6 +83,7 @@ class JobRow:
     deleted_at: datetime | None
     version: int
     kept: Literal["whole", "leaving", "log", "row"] = "whole"
+    ttl_seconds: int | None = None
 
 
 _FIELDS: Final = tuple(field.name for field in fields(JobRow))
@@ -127,12 +129,19 @@ async def page(  # noqa: PLR0913  (filters)
     *,
     namespace: str,
     line: str | None = None,
+    branch_id: str | None = None,
     state: JobState | None = None,
     after: str = "",
     limit: int,
 ) -> list[JobRow]:
-    """The jobs of a namespace by name, beginning after one; of one line, in one state, where these are given."""
-    found = _sql.page(conn, namespace=namespace, line=line, state=state, after=after, limit=limit)
+    """The jobs of a namespace by name, beginning after one; of one line or branch, in one state, where these are given.
+
+    Raises:
+        InvalidInputError: If the branch's id is no id.
+    """
+    if branch_id is not None and line is None:
+        line = line_of(branch_id)
+    found = _sql.page(conn, namespace=namespace, line=line, branch_id=branch_id, state=state, after=after, limit=limit)
     return await queries.rows(found, from_row)
 
 
@@ -159,7 +168,14 @@ async def set_uid(conn: Connection, *, line: str, job_id: str, uid: str, observe
 
 
 async def save_spec(  # noqa: PLR0913  (what identifies it, and what changes)
-    conn: Connection, *, line: str, job_id: str, observed_generation: int, lease_seconds: int, retry_limit: int
+    conn: Connection,
+    *,
+    line: str,
+    job_id: str,
+    observed_generation: int,
+    lease_seconds: int,
+    retry_limit: int,
+    ttl_seconds: int | None = None,
 ) -> JobRow | None:
     """Take over what a resource may change; a higher retry limit makes a failed job due again, if it is whole.
 
@@ -173,6 +189,7 @@ async def save_spec(  # noqa: PLR0913  (what identifies it, and what changes)
         observed_generation=observed_generation,
         lease_seconds=lease_seconds,
         retry_limit=retry_limit,
+        ttl_seconds=ttl_seconds,
     )
     return row and from_row(row)
 

@@ -6,6 +6,7 @@ follows from the head.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _sql: Final = queries.load("manifests")
 
+_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,17}")
 _AFTER_ALL: Final = (1 << 63) - 1
 
 
@@ -114,7 +116,7 @@ async def resolve(conn: Connection, *, line: str, ref: str | int) -> ManifestRow
             raise missing(generation, head_generation=generation)
         raise NotFoundError(f"There is no manifest {ref}.", hint="List the baseline's manifests.")
     named = ref in ("current", "head")
-    if not named and not (str(ref).isascii() and str(ref).isdigit() and len(str(ref)) < 19):
+    if not named and not is_number(str(ref)):
         raise NotFoundError(
             f"{str(ref)[:80]!r} names no manifest.", hint="Use current, head, a generation or a baseline id."
         )
@@ -124,6 +126,11 @@ async def resolve(conn: Connection, *, line: str, ref: str | int) -> ManifestRow
     if row["generation"] is None:
         raise missing(row["wanted_generation"], head_generation=row["head_generation"])
     return from_row(row)
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number that a generation may have, written in the one way: ``01`` is none."""
+    return _NUMBER.fullmatch(text) is not None
 
 
 async def page(conn: Connection, *, line: str, before: int | None = None, limit: int) -> list[ManifestRow]:

@@ -24,6 +24,9 @@ _JOB_BATCHES: Final = BULK_BATCHES
 _JOB_CHANGES: Final = 2 * BATCH_CHANGES
 _JOB_BYTES: Final = BULK_BYTES
 
+TTL_SECONDS: Final = 86_400
+"""For how long the resources of jobs that the operator makes are kept after the end, unless they say otherwise."""
+
 _HELD: Final = re.compile(r"(?P<root>.+?)-held(?:-(?P<depth>[0-9]+))?(?:-[0-9a-f]{8})?")
 
 _sql = queries.load("openings")
@@ -68,6 +71,7 @@ async def open_automatic(conn: Connection, *, line: str, branch_id: str, namespa
             max_batches=_JOB_BATCHES,
             max_changes=_JOB_CHANGES,
             max_bytes=_JOB_BYTES,
+            ttl_seconds=TTL_SECONDS,
         )
     return row and from_row(row)
 
@@ -86,6 +90,7 @@ async def register_manual(  # noqa: PLR0913  (the columns of a job)
     through_sequence: int,
     lease_seconds: int,
     retry_limit: int,
+    ttl_seconds: int | None = None,
 ) -> JobRow:
     """Register a job that a person applied, and reserve its batches; the same resource again gives the same job.
 
@@ -105,6 +110,7 @@ async def register_manual(  # noqa: PLR0913  (the columns of a job)
         through_sequence: Last batch.
         lease_seconds: How long a claim lasts unless renewed.
         retry_limit: How often it is tried again.
+        ttl_seconds: For how long its resource is kept after the end; None: until somebody deletes it.
 
     Raises:
         BatchesTakenError: If another job has, or waits for, some of the batches.
@@ -144,6 +150,7 @@ async def register_manual(  # noqa: PLR0913  (the columns of a job)
             through_sequence=through_sequence,
             lease_seconds=lease_seconds,
             retry_limit=retry_limit,
+            ttl_seconds=ttl_seconds,
         )
         through = await branches.contiguous_through(conn, line=line, branch_id=branch_id)
         await _sql.settle(conn, line=line, branch_id=branch_id, through=through)
@@ -183,6 +190,7 @@ async def open_held(conn: Connection, *, job: JobRow, counts: dict[str, int]) ->
                 counts=counts,
                 lease_seconds=job.lease_seconds,
                 retry_limit=job.retry_limit,
+                ttl_seconds=TTL_SECONDS,
             )
             if row is not None:
                 return from_row(row)
@@ -217,7 +225,15 @@ async def open_made(  # noqa: PLR0913  (the columns of a job)
     if row is None:
         job_id = new_job_id(LineId(line))
         row = await _sql.open_made(
-            conn, line=line, job_id=job_id, namespace=namespace, name=name, origin=origin, state=state, detail=detail
+            conn,
+            line=line,
+            job_id=job_id,
+            namespace=namespace,
+            name=name,
+            origin=origin,
+            state=state,
+            detail=detail,
+            ttl_seconds=TTL_SECONDS,
         )
     return from_row(row)
 

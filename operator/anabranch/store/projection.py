@@ -140,6 +140,8 @@ class JobStatusRow:
         accepted: Ids of accepted candidates, the first 20.
         rejected: Likewise.
         conflicts: Ids of those that contradict a record, the first 20.
+        misplaced_decisions: Decisions in its resource on candidates that are another job's by now.
+        misplaced_job: The name of that one, or of the first of several.
     """
 
     job: JobRow
@@ -149,6 +151,8 @@ class JobStatusRow:
     accepted: tuple[str, ...]
     rejected: tuple[str, ...]
     conflicts: tuple[str, ...]
+    misplaced_decisions: int = 0
+    misplaced_job: str | None = None
 
 
 async def dirty(conn: Connection, *, limit: int, exclude: Iterable[Dirty] = ()) -> list[Dirty]:
@@ -264,6 +268,8 @@ def _job(row: Mapping[str, Any]) -> JobStatusRow:
         accepted=tuple(row["accepted"]),
         rejected=tuple(row["rejected"]),
         conflicts=tuple(row["conflicts"]),
+        misplaced_decisions=row["misplaced_decisions"],
+        misplaced_job=row["misplaced_job"],
     )
 
 

@@ -37,6 +37,10 @@ STATUS_WRITES: Final = OPERATOR.counter(
     "status_writes_total", "Statuses written: written, gone (its object is), refused, failed.", "kind", "outcome"
 )
 
+EXPIRED: Final = OPERATOR.counter(
+    "resources_expired_total", "Finished Branches and jobs deleted after the time that their spec gives them.", "kind"
+)
+
 CLAIMS: Final = OPERATOR.counter("job_claims_total", "Times that a job was taken up.")
 
 RECLAIMS: Final = OPERATOR.counter(

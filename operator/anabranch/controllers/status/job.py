@@ -52,7 +52,7 @@ def job_status(row: JobStatusRow, *, seen: Seen, now: datetime) -> Consolidation
         published_generation=job.published_generation,
         last_error=job.last_error,
         retry_at=job.retry_at,
-        conditions=dated(_drafts(job), generation=job.observed_generation, seen=seen, now=now),
+        conditions=dated([*_drafts(job), *_misplaced(row)], generation=job.observed_generation, seen=seen, now=now),
     )
 
 
@@ -73,6 +73,17 @@ def _drafts(job: JobRow) -> list[Draft]:
         if job.state == "awaiting_review":
             more.append(Draft("AwaitingReview", "True", *why))
     return [Draft("Ready", "False", *why), Draft("Complete", "False", *why), *more]
+
+
+def _misplaced(row: JobStatusRow) -> list[Draft]:
+    """Whoever decides in a resource is told when that counts for nothing there."""
+    if not row.misplaced_decisions:
+        return []
+    message = (
+        f"Decisions in spec.reviews on candidates that the job {row.misplaced_job} has by now:"
+        f" {row.misplaced_decisions}. They do not count here: decide in that job."
+    )
+    return [Draft("DecisionsMisplaced", "True", "CandidatesMoved", message)]
 
 
 def _known(counts: dict[str, Any]) -> dict[str, int]:

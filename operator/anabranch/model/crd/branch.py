@@ -17,6 +17,7 @@ from anabranch.model.crd.base import (
     Name,
     Namespace,
     Ordinal,
+    Period,
     Report,
     Rule,
     Scope,
@@ -150,6 +151,11 @@ class BranchSpec(Spec):
 
     rebase: Rebase | None = None
     """Another parent for a run that goes on. Taking it away again leaves the run where it is."""
+
+    ttl_after_finished: Period | None = None
+    """For how long the Branch is kept once its run has ended and all that it found is decided: 12h, 30d. Then the
+    operator deletes the resource, and with it the jobs that it owns; what was published stays. Left out: nobody deletes
+    it. Where Git holds the Branch leave it out: it would be made again, as another run."""
 
 
 class ParentManifest(Report):

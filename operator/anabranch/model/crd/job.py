@@ -180,6 +180,11 @@ class ConsolidationJobSpec(Spec):
     retry_limit: Annotated[int, Field(ge=0, le=100)] = 5
     """How many failures in a row, without progress between, before the job gives up."""
 
+    ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=limits.TTL_SECONDS)] | None = None
+    """How many seconds the job is kept once it is Complete. Then the operator deletes the resource; what was decided
+    and published stays. A job that waits for a reviewer, or has Failed and could go on, is never deleted so. Left out:
+    nobody deletes it. Jobs that the operator makes have a day, 86400."""
+
 
 class JobCounts(Report):
     """How many candidates went which way."""
@@ -256,4 +261,5 @@ class ConsolidationJobStatus(Status):
 
     conditions: Annotated[tuple[Condition, ...], Field(max_length=16, json_schema_extra=map_by("type"))] = ()
     """Complete, and Ready which equals it: the job has ended well. Failed: given up. AwaitingReview: a reviewer must
-    decide. Reconciling or Stalled while it is not complete, with the reason."""
+    decide. DecisionsMisplaced: some in spec.reviews are on candidates that another job has by now, and count there
+    only. Reconciling or Stalled while it is not complete, with the reason."""

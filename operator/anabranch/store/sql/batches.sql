@@ -116,6 +116,40 @@ WHERE line = :line AND branch_id = :branch_id AND sequence > :after
 ORDER BY sequence
 LIMIT :limit;
 
+-- name: untold(limit)
+-- Branches of paused lines to which batches came since their statuses told of them: the newest one, and how many wait.
+WITH RECURSIVE pending (line, branch_id) AS (
+    (SELECT b.line, b.branch_id FROM batches AS b WHERE b.job_id IS NULL ORDER BY b.line, b.branch_id LIMIT 1)
+    UNION ALL
+    SELECT further.line, further.branch_id
+    FROM pending
+    CROSS JOIN LATERAL (
+        SELECT b.line, b.branch_id FROM batches AS b
+        WHERE b.job_id IS NULL AND (b.line, b.branch_id) > (pending.line, pending.branch_id)
+        ORDER BY b.line, b.branch_id LIMIT 1
+    ) AS further
+)
+SELECT p.line, p.branch_id, newest.sequence AS newest, counted.waiting
+FROM pending AS p
+JOIN line_heads AS h ON h.line = p.line AND (h.suspended OR h.pinned_generation IS NOT NULL)
+JOIN branches AS r ON r.line = p.line AND r.branch_id = p.branch_id
+CROSS JOIN LATERAL (
+    SELECT b.sequence FROM batches AS b
+    WHERE b.line = p.line AND b.branch_id = p.branch_id
+    ORDER BY b.sequence DESC LIMIT 1
+) AS newest
+CROSS JOIN LATERAL (
+    SELECT count(*) AS waiting FROM batches AS b
+    WHERE b.line = p.line AND b.branch_id = p.branch_id AND b.job_id IS NULL
+) AS counted
+WHERE (r.told_newest, r.told_waiting) IS DISTINCT FROM (newest.sequence, counted.waiting)
+LIMIT :limit;
+
+-- name: tell(line, branch_id, newest, waiting)!
+-- Have a branch's status tell of its batches.
+UPDATE branches SET told_newest = :newest, told_waiting = :waiting, version = version + 1
+WHERE line = :line AND branch_id = :branch_id;
+
 -- name: unassigned(limit)
 -- Branches whose next batches could go into a job now: one step of the index a branch, however many batches wait.
 WITH RECURSIVE pending (line, branch_id) AS (

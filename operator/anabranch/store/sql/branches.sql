@@ -1,4 +1,4 @@
--- name: fork(line, branch_id, run_id, namespace, name, uid, observed_generation, agent_id, agent_instance, service_account, task, sharing_policy, follow, lease_seconds, generation)^
+-- name: fork(line, branch_id, run_id, namespace, name, uid, observed_generation, agent_id, agent_instance, service_account, task, sharing_policy, follow, lease_seconds, ttl_seconds, generation)^
 -- Pin a branch to a manifest, or give the one that this resource made before; no row: the manifest is not there, or a race.
 WITH parent AS MATERIALIZED (
     SELECT m.generation, m.baseline_id, m.manifest_hash
@@ -9,11 +9,11 @@ WITH parent AS MATERIALIZED (
     FOR KEY SHARE OF m
 ), made AS (
     INSERT INTO branches (line, branch_id, run_id, namespace, name, uid, observed_generation, agent_id, agent_instance,
-                          service_account, task, sharing_policy, follow, lease_seconds, parent_generation,
+                          service_account, task, sharing_policy, follow, lease_seconds, ttl_seconds, parent_generation,
                           parent_baseline_id, parent_manifest_hash)
     SELECT :line, :branch_id, :run_id, :namespace, :name, :uid, :observed_generation, :agent_id, :agent_instance,
-           :service_account, :task, :sharing_policy, :follow, :lease_seconds, parent.generation, parent.baseline_id,
-           parent.manifest_hash
+           :service_account, :task, :sharing_policy, :follow, :lease_seconds, :ttl_seconds, parent.generation,
+           parent.baseline_id, parent.manifest_hash
     FROM parent
     ON CONFLICT (line, uid) DO NOTHING
     RETURNING *
@@ -76,14 +76,14 @@ WHERE b.namespace = :namespace AND b.name > :after AND b.deleted_at IS NULL
 ORDER BY b.name
 LIMIT :limit;
 
--- name: update_spec(line, branch_id, observed_generation, task, sharing_policy, follow, lease_seconds)!
+-- name: update_spec(line, branch_id, observed_generation, task, sharing_policy, follow, lease_seconds, ttl_seconds)!
 -- Take over what a resource may change; an older resource than the one seen last changes nothing.
 UPDATE branches
 SET observed_generation = :observed_generation, task = :task, sharing_policy = :sharing_policy, follow = :follow,
-    lease_seconds = :lease_seconds, version = version + 1
+    lease_seconds = :lease_seconds, ttl_seconds = :ttl_seconds, version = version + 1
 WHERE line = :line AND branch_id = :branch_id AND observed_generation <= :observed_generation
-  AND (observed_generation, task, sharing_policy, follow, lease_seconds)
-      IS DISTINCT FROM (:observed_generation, :task, :sharing_policy, :follow, :lease_seconds);
+  AND (observed_generation, task, sharing_policy, follow, lease_seconds, ttl_seconds)
+      IS DISTINCT FROM (:observed_generation, :task, :sharing_policy, :follow, :lease_seconds, :ttl_seconds);
 
 -- name: set_phase(line, branch_id, phase)!
 -- Move a branch that has not ended to another phase; one whose parent is pruned cannot come back to life.

@@ -9,11 +9,12 @@ WHERE namespace = :namespace AND name = :name
 ORDER BY deleted_at IS NOT NULL, created_at DESC
 LIMIT 1;
 
--- name: page(namespace, line, state, after, limit)
--- The jobs of a namespace by name, of one line and in one state where these are given.
+-- name: page(namespace, line, branch_id, state, after, limit)
+-- The jobs of a namespace by name, of one line, of one branch and in one state where these are given.
 SELECT * FROM jobs
 WHERE namespace = :namespace AND name > :after
-  AND (:line::text IS NULL OR line = :line) AND (:state::text IS NULL OR state = :state)
+  AND (:line::text IS NULL OR line = :line) AND (:branch_id::text IS NULL OR branch_id = :branch_id)
+  AND (:state::text IS NULL OR state = :state)
 ORDER BY name
 LIMIT :limit;
 
@@ -45,7 +46,7 @@ UPDATE jobs
 SET uid = :uid, observed_generation = :observed_generation, deleted_at = NULL, version = version + 1
 WHERE line = :line AND job_id = :job_id AND (uid IS DISTINCT FROM :uid OR deleted_at IS NOT NULL);
 
--- name: save_spec(line, job_id, observed_generation, lease_seconds, retry_limit)^
+-- name: save_spec(line, job_id, observed_generation, lease_seconds, retry_limit, ttl_seconds)^
 -- Take over what a resource may change. A higher limit gives a failed job another chance, as long as it is whole.
 WITH job AS (
     SELECT line, job_id, (failed AND :retry_limit > retry_limit AND kept = 'whole') AS revived
@@ -55,14 +56,15 @@ WITH job AS (
 ), saved AS (
     UPDATE jobs AS j
     SET observed_generation = :observed_generation, lease_seconds = :lease_seconds, retry_limit = :retry_limit,
+        ttl_seconds = :ttl_seconds,
         failed = j.failed AND NOT job.revived,
         finished_at = CASE WHEN NOT job.revived THEN j.finished_at END,
         due_at = CASE WHEN job.revived THEN statement_timestamp() ELSE j.due_at END,
         version = j.version + 1
     FROM job
     WHERE j.line = :line AND j.job_id = :job_id
-      AND (j.observed_generation, j.lease_seconds, j.retry_limit)
-          IS DISTINCT FROM (:observed_generation, :lease_seconds, :retry_limit)
+      AND (j.observed_generation, j.lease_seconds, j.retry_limit, j.ttl_seconds)
+          IS DISTINCT FROM (:observed_generation, :lease_seconds, :retry_limit, :ttl_seconds)
     RETURNING j.*, job.revived
 ), logged AS (
     INSERT INTO transitions (line, job_id, from_state, to_state, attempt, fence, detail)

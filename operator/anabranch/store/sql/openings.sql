@@ -20,7 +20,7 @@ SET job_id = whole.job_id
 FROM whole
 WHERE b.line = :line AND b.branch_id = :branch_id AND b.sequence BETWEEN whole.from_sequence AND whole.through_sequence;
 
--- name: open_automatic(line, branch_id, job_id, namespace, name, through, max_batches, max_changes, max_bytes)^
+-- name: open_automatic(line, branch_id, job_id, namespace, name, through, max_batches, max_changes, max_bytes, ttl_seconds)^
 -- Put the next gap-free run of free batches into a job; no row: there is none, or the branch has an open automatic job.
 WITH first AS (
     SELECT min(b.sequence) AS sequence
@@ -50,9 +50,10 @@ WITH first AS (
     WHERE batches = 1 OR (changes <= :max_changes::bigint AND bytes <= :max_bytes::bigint)
     HAVING count(*) > 0
 ), opened AS (
-    INSERT INTO jobs (line, job_id, namespace, name, automatic, origin, branch_id, from_sequence, through_sequence, due_at)
+    INSERT INTO jobs (line, job_id, namespace, name, automatic, origin, branch_id, from_sequence, through_sequence,
+                      ttl_seconds, due_at)
     SELECT :line, :job_id, :namespace, :name || '-' || range.first, true, 'Branch', :branch_id, range.first, range.last,
-           statement_timestamp()
+           :ttl_seconds, statement_timestamp()
     FROM range
     RETURNING *
 ), given AS (
@@ -87,13 +88,13 @@ WHERE line = :line AND branch_id = :branch_id AND origin = 'Branch'
 ORDER BY from_sequence
 LIMIT 1;
 
--- name: register(line, job_id, namespace, name, uid, observed_generation, branch_id, from_sequence, through_sequence, lease_seconds, retry_limit)!
+-- name: register(line, job_id, namespace, name, uid, observed_generation, branch_id, from_sequence, through_sequence, lease_seconds, retry_limit, ttl_seconds)!
 -- Reserve a range of batches for a hand-made job, whether they are there or not.
 WITH opened AS (
     INSERT INTO jobs (line, job_id, namespace, name, uid, automatic, observed_generation, origin, branch_id,
-                      from_sequence, through_sequence, reason, lease_seconds, retry_limit)
+                      from_sequence, through_sequence, reason, lease_seconds, retry_limit, ttl_seconds)
     VALUES (:line, :job_id, :namespace, :name, :uid, false, :observed_generation, 'Branch', :branch_id,
-            :from_sequence, :through_sequence, 'BatchesMissing', :lease_seconds, :retry_limit)
+            :from_sequence, :through_sequence, 'BatchesMissing', :lease_seconds, :retry_limit, :ttl_seconds)
     RETURNING *
 )
 INSERT INTO transitions (line, job_id, to_state, attempt, fence, detail)
@@ -118,15 +119,16 @@ RETURNING *;
 -- The job that was split off from another.
 SELECT job_id FROM jobs WHERE line = :line AND held_from = :held_from;
 
--- name: open_held(line, job_id, namespace, name, suffix, branch_id, held_from, counts, lease_seconds, retry_limit)^
+-- name: open_held(line, job_id, namespace, name, suffix, branch_id, held_from, counts, lease_seconds, retry_limit, ttl_seconds)^
 -- Split a job off, which begins where its candidates wait; no row: another transaction split it off first.
 WITH opened AS (
     INSERT INTO jobs (line, job_id, namespace, name, automatic, origin, branch_id, held_from, state, counts,
-                      lease_seconds, retry_limit)
+                      lease_seconds, retry_limit, ttl_seconds)
     SELECT :line, :job_id, :namespace,
            CASE WHEN EXISTS (SELECT FROM jobs AS j WHERE j.namespace = :namespace AND j.name = :name)
                 THEN :name || '-' || :suffix ELSE :name END,
-           true, 'Held', :branch_id, :held_from, 'awaiting_review', :counts, :lease_seconds, :retry_limit
+           true, 'Held', :branch_id, :held_from, 'awaiting_review', :counts, :lease_seconds, :retry_limit,
+           :ttl_seconds
     ON CONFLICT (line, held_from) WHERE held_from IS NOT NULL DO NOTHING
     RETURNING *
 ), logged AS (
@@ -148,11 +150,11 @@ SELECT true FROM lines WHERE line = :line FOR NO KEY UPDATE;
 SELECT * FROM jobs
 WHERE line = :line AND namespace = :namespace AND name = :name AND origin = :origin;
 
--- name: open_made(line, job_id, namespace, name, origin, state, detail)^
+-- name: open_made(line, job_id, namespace, name, origin, state, detail, ttl_seconds)^
 -- Make a job whose candidates the caller puts in.
 WITH opened AS (
-    INSERT INTO jobs (line, job_id, namespace, name, automatic, origin, state, due_at)
-    VALUES (:line, :job_id, :namespace, :name, true, :origin, :state, statement_timestamp())
+    INSERT INTO jobs (line, job_id, namespace, name, automatic, origin, state, ttl_seconds, due_at)
+    VALUES (:line, :job_id, :namespace, :name, true, :origin, :state, :ttl_seconds, statement_timestamp())
     RETURNING *
 ), logged AS (
     INSERT INTO transitions (line, job_id, to_state, attempt, fence, detail)

@@ -145,9 +145,23 @@ SELECT j.*, b.namespace AS branch_namespace, b.name AS branch_name,
              ORDER BY c.candidate_id LIMIT :shown) AS rejected,
        ARRAY(SELECT c.candidate_id FROM candidates AS c
              WHERE c.line = j.line AND c.job_id = j.job_id AND c.conflicting
-             ORDER BY c.candidate_id LIMIT :shown) AS conflicts
+             ORDER BY c.candidate_id LIMIT :shown) AS conflicts,
+       elsewhere.decisions AS misplaced_decisions, elsewhere.job AS misplaced_job
 FROM jobs AS j
 LEFT JOIN branches AS b ON b.line = j.line AND b.branch_id = j.branch_id
 LEFT JOIN manifests AS m ON m.line = j.line AND m.generation = j.published_generation
 LEFT JOIN pruned_manifests AS p ON p.line = j.line AND p.generation = j.published_generation
+-- Decisions that stand in its resource, on candidates that are another job's by now.
+CROSS JOIN LATERAL (
+    SELECT count(*) AS decisions, min(o.name) AS job
+    FROM (
+        SELECT DISTINCT ON (r.candidate_id, r.reviewer) r.candidate_id, r.action
+        FROM reviews AS r
+        WHERE r.line = j.line AND r.job_id = j.job_id AND r.via = 'resource'
+        ORDER BY r.candidate_id, r.reviewer, r.ordinal DESC
+    ) AS said
+    JOIN candidates AS c ON c.line = j.line AND c.candidate_id = said.candidate_id AND c.job_id <> j.job_id
+    JOIN jobs AS o ON o.line = j.line AND o.job_id = c.job_id
+    WHERE said.action <> 'withdraw'
+) AS elsewhere
 WHERE j.line = ANY(:lines::text[]) AND j.job_id = ANY(:job_ids::text[]);
