@@ -9,10 +9,12 @@ import pytest
 import yaml
 from tests.chart.rendering import CERT_MANAGER, CLOUDNATIVEPG, CNPG, EXISTING, NAMESPACE, TRIAL, HelmError
 
+from anabranch.api import parts
 from anabranch.api.settings import Settings
 from anabranch.chart.values import ChartValues
 from anabranch.consolidation.sources import SourcesConfig
 from anabranch.controllers.operator import CONNECTIONS
+from anabranch.model.limits import ARCHIVE_BYTES, LINE_RECORDS
 from anabranch.store.database import Database
 
 PLAIN = {"ANABRANCH_API_DSN": "postgresql://x", "ANABRANCH_CURSOR_KEYS": "k" * 32}
@@ -506,3 +508,16 @@ def test_cert_manager_can_be_told_who_signs(render):
     rendered = render({**EXISTING, "api": {"tls": {"mode": "certManager", "issuerRef": reference}}})
     assert rendered.get("Certificate", "anabranch-api")["spec"]["issuerRef"] == reference
     assert not rendered.of("Issuer")
+
+
+def test_the_temporary_files_of_an_api_pod_are_bounded_and_the_bound_is_a_value(render):
+    def bound(values):
+        deployment = render({**EXISTING, **values}).get("Deployment", "anabranch-api")
+        volumes = deployment["spec"]["template"]["spec"]["volumes"]
+        return next(volume["emptyDir"] for volume in volumes if volume["name"] == "tmp")
+
+    assert bound({}) == {"sizeLimit": "10Gi"}
+    assert bound({"api": {"tmpSizeLimit": "20Gi"}}) == {"sizeLimit": "20Gi"}
+    assert bound({"api": {"tmpSizeLimit": ""}}) == {}
+    # Enough for all that one process lets in at once.
+    assert parts.UPLOADS * ARCHIVE_BYTES + parts.EXPORTS * LINE_RECORDS * 64 <= 10 << 30

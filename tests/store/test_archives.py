@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 
+import httpx
 import pytest
 from tests.store import building
+from tests.store.served import serving
+from tests.store.world import TEAM
 
 from anabranch.model.errors import DigestMismatchError, TooLargeError
 from anabranch.store import archives
@@ -95,3 +98,23 @@ async def test_an_archive_is_of_one_line(api_db, db, line):
     other = await building.new_line(db, name="other")
     assert await find(db, other) is None
     assert await load(db, other) == []
+
+
+@pytest.fixture
+async def served(db, database):
+    async with serving(db, database.api) as served:
+        yield served
+
+
+async def test_more_uploads_than_a_process_has_room_for_are_told_to_come_back(served):
+    await served.world.import_documents({"a": "first"})
+    path = f"/v1/namespaces/{TEAM}/baselines/facts/archives/sha256:{DIGEST.hex()}"
+    async with httpx.AsyncClient(base_url=served.url, headers={"Authorization": "Bearer ada"}) as http:
+        for _ in range(2):
+            await served.parts.uploads.acquire()
+        refused = await http.put(path, content=BYTES)
+        assert (refused.status_code, "retry-after" in refused.headers) == (503, True)
+        served.parts.uploads.release()
+        assert (await http.put(path, content=BYTES)).status_code == 201
+        assert (await http.put(path, content=BYTES[:-1])).status_code == 400
+        assert (await http.put(path, content=BYTES)).status_code == 200

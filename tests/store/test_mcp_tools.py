@@ -7,7 +7,7 @@ from tests.store.building import version
 from tests.store.working import RUN
 from tests.store.world import AGENTS
 
-from anabranch.mcp import agents
+from anabranch.mcp import agents, conflicts
 from anabranch.mcp.arguments import CompleteRun, FollowUpdates, ViewConflicts
 from anabranch.model.errors import NotFoundError
 
@@ -19,6 +19,7 @@ async def client(place, monkeypatch):
     client = await place.served.client()
     await client.create_branch(AGENTS, RUN)
     monkeypatch.setattr(agents, "ANSWER_BYTES", 1_000)
+    monkeypatch.setattr(conflicts, "BYTES", 1_000)
     return client
 
 
@@ -37,13 +38,17 @@ async def test_updates_end_early_where_they_are_large_and_the_next_call_goes_on(
     assert seen == keys
 
 
-async def test_conflicts_end_early_where_they_are_large_and_say_so(place, client):
+async def test_conflicts_end_early_where_they_are_large_and_the_next_call_goes_on(place, client):
     branch = await place.served.world.apply_branch(RUN.name, account="ada")
     await place.publish(*(version(key, "new") for key in "abc"))
     await place.served.world.submit(branch, 1, *({"key": key, "content": key * 900, "base": 1} for key in "abc"))
     await place.served.world.work()
-    given = await agents.view_conflicts(client, ViewConflicts(**AT))
-    assert ([conflict.key for conflict in given.conflicts], given.more) == (["a"], True)
+    seen, cursor = [], None
+    while not seen or cursor is not None:
+        given = await conflicts.view_conflicts(client, ViewConflicts(**AT, cursor=cursor))
+        seen.append([conflict.key for conflict in given.conflicts])
+        cursor = given.next_cursor
+    assert seen == [["a"], ["b"], ["c"]]
 
 
 async def test_a_run_is_not_closed_with_a_checkpoint_that_there_is_not(client):

@@ -36,6 +36,10 @@ BASELINES: Final = 1_000
 EXPORTS: Final = 4
 """That one process makes at the same time: each is as much work as thousands of reads."""
 
+UPLOADS: Final = 2
+"""Archives that one process receives at the same time. Each may take 4 GiB of its temporary files, an export a third of
+one: the room that the chart gives them follows from these two."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
@@ -58,6 +62,7 @@ class Parts:
         waking: Wakes those that wait for one.
         lags: How far behind followers are.
         exports: Bounds how many exports are made at once.
+        uploads: Likewise, archives that are received.
         signer: Signs manifests; None: this installation has no key.
     """
 
@@ -76,6 +81,7 @@ class Parts:
     waking: Waking
     lags: Lags
     exports: asyncio.Semaphore
+    uploads: asyncio.Semaphore
     signer: Signer | None = None
 
 
@@ -112,6 +118,7 @@ async def opened(settings: Settings) -> AsyncIterator[Parts]:
             waking=waking,
             lags=Lags(),
             exports=asyncio.Semaphore(EXPORTS),
+            uploads=asyncio.Semaphore(UPLOADS),
             signer=_signer(settings),
         )
 

@@ -35,15 +35,18 @@ def kept_json(request: Request, body: bytes, *, caching: str) -> Response:
     """Likewise, of an answer that is JSON already."""
     tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
     headers = {"Cache-Control": caching, "ETag": tag, "Vary": "Authorization"}
-    if tag in held(request):
+    if is_held(request, tag):
         return Response(status_code=304, headers=headers)
     return _json(body, 200, headers)
 
 
-def held(request: Request) -> set[str]:
-    """The tags of If-None-Match; weak ones compare as strong ones do, since answers are compared by their bytes."""
-    tags = request.headers.get("if-none-match", "").split(",")
-    return {tag.strip().removeprefix("W/") for tag in tags}
+def is_held(request: Request, tag: str) -> bool:
+    """Whether the caller of a read has an answer by its tag, or (``*``) any answer, so that 304 will do.
+
+    Weak tags compare as strong ones do, since answers are compared by their bytes.
+    """
+    given = request.headers.get("if-none-match", "")
+    return given.strip() == "*" or tag in {one.strip().removeprefix("W/") for one in given.split(",")}
 
 
 def _json(body: str | bytes, status: int, headers: dict[str, str]) -> Response:

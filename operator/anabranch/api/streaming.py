@@ -39,6 +39,10 @@ class EventStream(Response):
         del self.headers["content-length"]
         self._follower = follower
 
+    async def drop(self) -> None:
+        """Let the follower go."""
+        self._follower.close()
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Stream."""
         follower = self._follower

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from anabranch.model.answers import BaselineState, ReplicaTerms
 from anabranch.model.canonical import hash_text
@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from anabranch.store.database import Database
     from anabranch.store.lines import LineState
     from anabranch.store.manifests import ManifestRow
-
-
-_TOO_LONG: Final = 19
-"""Digits of numbers that are no generation."""
 
 
 async def find_with_scopes(db: Database, *, namespace: str, name: str) -> tuple[LineState, list[str]] | None:
@@ -72,7 +68,7 @@ async def generation(db: Database, *, line: str, ref: str) -> int | None:
     """
     if ref == "current":
         return None
-    if ref.isascii() and ref.isdigit() and len(ref) < _TOO_LONG:
+    if manifests.is_number(ref):
         return int(ref)
     return (await manifest(db, line=line, ref=ref)).generation
 

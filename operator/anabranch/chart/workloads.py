@@ -12,6 +12,7 @@ from anabranch.chart.base import (
     Duration,
     Name,
     OptionalName,
+    OptionalQuantity,
     Period,
     Pods,
     Port,
@@ -158,6 +159,11 @@ class Api(Pods):
     cursor_keys: CursorKeys = Field(default_factory=CursorKeys, description="What feed cursors are sealed with.")
     signing: Signing = Field(default_factory=Signing, description="What manifests are signed with.")
     tls: Tls = Field(default_factory=Tls, description="Its certificate.")
+    tmp_size_limit: OptionalQuantity = Field(
+        default="10Gi",
+        description="Room for the temporary files of a pod, which is evicted beyond it: two archives that are being "
+        "uploaded have up to 4 GiB each, four exports 320 MB each. Empty: no bound but the node's.",
+    )
     resources: Anything = Field(
         default_factory=lambda: {"requests": {"cpu": "200m", "memory": "192Mi"}, "limits": {"memory": "768Mi"}},
         description="Requests and limits of the container.",

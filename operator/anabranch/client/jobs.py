@@ -28,10 +28,15 @@ class JobCalls(Transport):
     """Calls about jobs. Each takes the Baseline's namespace, then the job's id or name."""
 
     async def jobs(
-        self, namespace: str, *, state: JobState | None = None, baseline: str | None = None
+        self,
+        namespace: str,
+        *,
+        state: JobState | None = None,
+        baseline: str | None = None,
+        branch: str | None = None,
     ) -> AsyncIterator[ConsolidationJob]:
-        """The jobs that you may see, by name; of one Baseline, in one state, where these are given."""
-        query = {"state": state, "baseline": baseline}
+        """The jobs that you may see, by name; of a Baseline, of a branch (an id), in a state, where these are given."""
+        query = {"state": state, "baseline": baseline, "branch": branch}
         async for page in self.pages(JobPage, path(namespace, "jobs"), query=query):
             for item in page.items:
                 yield item

@@ -36,15 +36,28 @@ async def find(db: Database, *, namespace: str, ref: str) -> JobRow | None:
 
 
 async def page(  # noqa: PLR0913  (filters)
-    db: Database, *, namespace: str, baseline: str | None, state: JobState | None, after: str, limit: int
+    db: Database,
+    *,
+    namespace: str,
+    baseline: str | None,
+    branch_id: str | None,
+    state: JobState | None,
+    after: str,
+    limit: int,
 ) -> list[JobRow]:
-    """The jobs of a namespace by name; of one Baseline, in one state, where these are given."""
+    """The jobs of a namespace by name; of one Baseline, one branch, in one state, where these are given."""
     async with db.connection() as conn:
         line = await lines.find(conn, namespace=namespace, name=baseline) if baseline else None
         if baseline and line is None:
             return []
         return await jobs.page(
-            conn, namespace=namespace, line=line.head.line if line else None, state=state, after=after, limit=limit
+            conn,
+            namespace=namespace,
+            line=line.head.line if line else None,
+            branch_id=branch_id,
+            state=state,
+            after=after,
+            limit=limit,
         )
 
 

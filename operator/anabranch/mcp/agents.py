@@ -23,6 +23,7 @@ from anabranch.mcp.arguments import (
     ViewConflicts,
     WritePrivate,
 )
+from anabranch.mcp.conflicts import view_conflicts
 from anabranch.mcp.tools import Tool
 from anabranch.model.answers import CompletionState, PrivateRecord, SearchPage, ViewedRecord
 from anabranch.model.canonical import content_hash
@@ -37,9 +38,8 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from anabranch.client import AnabranchClient
-    from anabranch.model.objects import AgentPresence, BranchManifest, KnowledgeCandidate, SharedEvent
+    from anabranch.model.objects import AgentPresence, BranchManifest, SharedEvent
 
-CONFLICTS: Final = 100
 PEERS: Final = 1_000
 
 ANSWER_BYTES: Final = PAGE_BYTES
@@ -153,24 +153,6 @@ async def follow_updates(client: AnabranchClient, asked: FollowUpdates) -> Updat
     return Updates(updates=tuple(updates), cursor=page.cursor, watermark=page.watermark)
 
 
-async def view_conflicts(client: AnabranchClient, asked: ViewConflicts) -> Conflicts:
-    """The branch's own candidates that contradict a record and wait."""
-    branch = await client.branch(asked.namespace, asked.branch)
-    namespace, baseline = _baseline(branch)
-    found: list[KnowledgeCandidate] = []
-    size = 0
-    async for job in client.jobs(namespace, state="awaiting_review", baseline=baseline):
-        if job.branch_id != branch.branch_id:
-            continue
-        async for candidate in client.candidates(namespace, job.job_id):
-            if candidate.conflicting and candidate.state == "waiting" and candidate.branch_id == branch.branch_id:
-                if len(found) == CONFLICTS or size >= ANSWER_BYTES:
-                    return Conflicts(conflicts=tuple(found), more=True)
-                found.append(candidate)
-                size += _size(candidate)
-    return Conflicts(conflicts=tuple(found), more=False)
-
-
 async def complete_run(client: AnabranchClient, asked: CompleteRun) -> CompletionState:
     """Close the run behind the batches that are in."""
     branch = await client.branch(asked.namespace, asked.branch)
@@ -276,9 +258,9 @@ TOOLS: Final[tuple[Tool[Any], ...]] = (
     Tool(
         name="follow_updates",
         title="Follow updates",
-        description="Read what was published since a cursor, in order, each with the record as it is now. Apply it, "
-        "then pass the answer's cursor as `after` with `applied: true`. After code CursorExpired read afresh, and go "
-        "on from the cursor that the error names.",
+        description="Read what was published since a cursor, in order, each with the record as it is now, about a "
+        "megabyte at a time. Apply it, then pass the answer's cursor as `after` with `applied: true`. After code "
+        "CursorExpired read afresh, and go on from the cursor that the error names.",
         takes=FollowUpdates,
         gives=Updates,
         run=follow_updates,
@@ -288,7 +270,7 @@ TOOLS: Final[tuple[Tool[Any], ...]] = (
         name="view_conflicts",
         title="View conflicts",
         description="List your own findings that contradict what is published and wait for a reviewer, each beside "
-        "the published record.",
+        "the published record. While the answer has a next_cursor there may be more, even if it lists none.",
         takes=ViewConflicts,
         gives=Conflicts,
         run=view_conflicts,

@@ -17,6 +17,7 @@ FINDINGS: Final = 100
 """Of one call; an agent with more makes several."""
 
 EVENTS: Final = 100
+CONFLICTS: Final = 100
 
 Layer = Literal["base", "shared", "private", "merged"]
 
@@ -140,12 +141,15 @@ class Updates(Wire):
 class ViewConflicts(AtBranch):
     """Whose findings to look at: those of your own branch."""
 
+    limit: int = Field(default=20, ge=1, le=CONFLICTS)
+    cursor: str | None = Field(default=None, max_length=4096, description="`next_cursor` of the answer before")
+
 
 class Conflicts(Wire):
     """Your findings that contradict what is published, and wait for a reviewer."""
 
     conflicts: tuple[KnowledgeCandidate, ...] = Field(description="each beside the `canonical` record")
-    more: bool = Field(description="there are more of them than one answer holds; these are to be settled first")
+    next_cursor: str | None = Field(description="pass it as `cursor` for what follows; null: there is no more")
 
 
 class CompleteRun(AtBranch):

@@ -15,6 +15,7 @@ from anabranch.baselines import archives
 from anabranch.identity import grants
 from anabranch.model.answers import ArchiveState
 from anabranch.model.canonical import PREFIX
+from anabranch.model.errors import UnavailableError
 from anabranch.model.limits import ARCHIVE_BYTES
 
 router = APIRouter(
@@ -55,20 +56,17 @@ async def put_archive(
     at: AtArchives, sha256: DigestPath, parts: WithParts, body: Annotated[ArchiveBody, Depends(_body)], request: Request
 ) -> Response:
     """Keep an archive under its digest; the same again changes nothing. Apply the Baseline first."""
-    state, new = await archives.upload(
-        parts.db,
-        line=at.line,
-        digest=digest_of(sha256),
-        uploaded_by=at.caller.username,
-        chunks=body.chunks(request),
-    )
+    if parts.uploads.locked():
+        raise UnavailableError("Too many archives are being uploaded to this process.", hint="Try again in a while.")
+    async with parts.uploads:
+        state, new = await archives.upload(
+            parts.db,
+            line=at.line,
+            digest=digest_of(sha256),
+            uploaded_by=at.caller.username,
+            chunks=body.chunks(request),
+        )
     return reply(state, status=201 if new else 200)
-
-
-@router.get("/{sha256}", response_model=ArchiveState, summary="Show an archive")
-async def get_archive(at: AtArchives, sha256: DigestPath, parts: WithParts, request: Request) -> Response:
-    """What is known of an uploaded archive; its bytes are not given back."""
-    return kept(request, await archives.find(parts.db, line=at.line, digest=digest_of(sha256)), caching=FOREVER)
 
 
 @router.head("/{sha256}", response_class=Response, summary="Whether an archive is there")
@@ -76,3 +74,9 @@ async def head_archive(at: AtArchives, sha256: DigestPath, parts: WithParts) -> 
     """200 if it was uploaded whole, else 404."""
     await archives.find(parts.db, line=at.line, digest=digest_of(sha256))
     return Response()
+
+
+@router.get("/{sha256}", response_model=ArchiveState, summary="Show an archive")
+async def get_archive(at: AtArchives, sha256: DigestPath, parts: WithParts, request: Request) -> Response:
+    """What is known of an uploaded archive; its bytes are not given back."""
+    return kept(request, await archives.find(parts.db, line=at.line, digest=digest_of(sha256)), caching=FOREVER)

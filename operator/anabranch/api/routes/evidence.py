@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from anabranch.api.access import OfOwnBranch
 from anabranch.api.bodies import RawBody
 from anabranch.api.parts import WithParts
-from anabranch.api.replies import FOREVER, held, reply
+from anabranch.api.replies import FOREVER, is_held, reply
 from anabranch.api.routes.archives import DigestPath, digest_of
 from anabranch.api.routing import Route
 from anabranch.api.visibility import OnBranch
@@ -55,6 +55,13 @@ async def put_evidence(
     return reply(state, status=201 if new else 200)
 
 
+@router.head("/{sha256}", response_class=Response, summary="Whether evidence is there")
+async def head_evidence(at: AtOwnBranch, sha256: DigestPath, parts: WithParts) -> Response:
+    """200 if this branch uploaded it, else 404."""
+    await evidence.check(parts.db, at.branch, digest=digest_of(sha256))
+    return Response()
+
+
 @router.get(
     "/{sha256}",
     response_class=Response,
@@ -65,16 +72,9 @@ async def get_evidence(at: AtOwnBranch, sha256: DigestPath, parts: WithParts, re
     """The bytes, under the media type that they came with."""
     row = await evidence.find(parts.db, at.branch, digest=digest_of(sha256))
     headers = {**_INERT, "ETag": f'"{row.digest.hex()}"', "Cache-Control": FOREVER, "Vary": "Authorization"}
-    if headers["ETag"] in held(request):
+    if is_held(request, headers["ETag"]):
         return Response(status_code=304, headers=headers)
     return Response(row.body, headers={**headers, "Content-Type": row.media_type})
-
-
-@router.head("/{sha256}", response_class=Response, summary="Whether evidence is there")
-async def head_evidence(at: AtOwnBranch, sha256: DigestPath, parts: WithParts) -> Response:
-    """200 if this branch uploaded it, else 404."""
-    await evidence.check(parts.db, at.branch, digest=digest_of(sha256))
-    return Response()
 
 
 def _media_type(request: Request) -> str:

@@ -20,7 +20,12 @@ from anabranch.archive import MEDIA_TYPE
 from anabranch.archive.lines import Envelope
 from anabranch.baselines import exporting, read
 from anabranch.identity import grants
-from anabranch.model.errors import InvalidInputError, NotFoundError, PreconditionFailedError, UnavailableError
+from anabranch.model.errors import (
+    InvalidInputError,
+    NotFoundError,
+    PreconditionFailedError,
+    UnavailableError,
+)
 from anabranch.model.limits import ARCHIVE_BYTES, LINE_SCOPES
 from anabranch.model.wire import Scope
 
@@ -61,6 +66,10 @@ class Pushed(StreamingResponse):
     def __init__(self, pieces: AsyncGenerator[bytes, None], *, headers: Mapping[str, str]) -> None:
         super().__init__(pieces, media_type=MEDIA_TYPE, headers=headers)
         self._pieces = pieces
+
+    async def drop(self) -> None:
+        """Let go of what the pieces hold."""
+        await self._pieces.aclose()
 
     async def stream_response(self, send: Send) -> None:
         """Send it, each piece in time."""

@@ -35,6 +35,9 @@ class JobsQuery(Paging):
 
     state: JobState | None = Field(None, description="only those in this state")
     baseline: str | None = Field(None, max_length=253, pattern=NAME, description="only those of this Baseline")
+    branch: str | None = Field(
+        None, pattern=r"^br(_[0-9a-z]{26}){2}$", description="only those of this branch's findings, by its id"
+    )
 
 
 @router.get("", response_model=JobPage, summary="List jobs")
@@ -44,12 +47,13 @@ async def list_jobs(
     query: Annotated[JobsQuery, Query()],
 ) -> Response:
     """The jobs of a namespace that the caller may see, by name: a reviewer all, an agent those of its own branches."""
-    pager = Pager(parts.sealer, f"jobs {at.namespace} {query.state} {query.baseline}")
+    pager = Pager(parts.sealer, f"jobs {at.namespace} {query.state} {query.baseline} {query.branch}")
     after = pager.place(query.cursor) or ""
     rows = await read.page(
         parts.db,
         namespace=at.namespace,
         baseline=query.baseline,
+        branch_id=query.branch,
         state=query.state,
         after=after,
         limit=query.limit,
