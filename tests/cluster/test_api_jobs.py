@@ -158,6 +158,21 @@ async def test_an_agent_reads_what_was_decided_on_its_own_findings(place, agent,
         await other.reviews(place.namespace, job.name)
 
 
+async def test_reviewers_read_the_evidence_that_a_finding_cites_and_no_other(place, agent, other, reviewer, conflict):
+    job, candidate = conflict
+    (cited,) = candidate.source_locators
+    body, media_type = await reviewer.cited_evidence(place.namespace, job.name, cited)
+    assert (len(body), media_type) == (8, "application/octet-stream")
+    assert await agent.cited_evidence(place.namespace, job.name, cited) == (body, media_type)
+    uncited = await agent.put_evidence(place.namespace, job.branch_id, b"a draft")
+    for client, locator in ((reviewer, uncited), (agent, uncited), (other, cited), (reviewer, f"sha256:{'0' * 64}")):
+        with pytest.raises(NotFoundError):
+            await client.cited_evidence(place.namespace, job.name, locator)
+    answer = await place.raw(reviewer, "GET", f"jobs/{job.name}/evidence/{cited.removeprefix('evidence:')}")
+    assert answer.headers["content-disposition"] == "attachment"
+    assert answer.headers["content-security-policy"] == "sandbox"
+
+
 async def test_an_agent_sees_its_own_findings_and_no_others(place, agent, other, conflict):
     job, candidate = conflict
     for ref in (job.name, job.job_id):

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+<<<<<<< HEAD
 from datetime import UTC, datetime
+=======
+from dataclasses import replace
+>>>>>>> 7785787 (Show reviewers the evidence that a finding cites)
 
 import pytest
 from tests.store.world import AGENTS, AUTOMATIC, World, decisions
@@ -12,11 +16,15 @@ from anabranch.consolidation import holding, jobs, read, review
 from anabranch.consolidation.review import SelfReviewError, StaleReviewError
 from anabranch.controllers.status import Seen, job_status
 from anabranch.identity import Caller, grants
-from anabranch.model.canonical import hash_text
+from anabranch.model.canonical import hash_text, sha256
 from anabranch.model.errors import ConflictError, NotFoundError
 from anabranch.model.ids import new_candidate_id
 from anabranch.model.requests import DecisionRequest
+<<<<<<< HEAD
 from anabranch.store import candidates, projection, reviews
+=======
+from anabranch.store import candidates, evidence, reviews
+>>>>>>> 7785787 (Show reviewers the evidence that a finding cites)
 
 ADA, BOB = Caller("ada"), Caller("bob")
 SPEC = {"branchRef": {"namespace": "agents", "name": "run"}, "batches": {"from": 1, "through": 1}}
@@ -487,3 +495,29 @@ async def test_who_may_not_read_a_record_is_not_shown_it_beside_a_finding_for_it
     assert await shown(["team/build"]) is None
     assert await shown(["shared"]) == "first"
     assert await shown(None) == "first"
+
+
+async def test_evidence_is_shown_with_the_finding_that_cites_it_and_with_nothing_else(db):
+    desk = await a_desk(db, {"key": "open", "content": 1})
+    job, (row,) = await desk.job(), await desk.rows()
+    digest = sha256(b"log")
+    cited = {"locator": f"evidence:{hash_text(digest)}", "status": "verified", "detail": ""}
+    where = {"line": job.line, "branch_id": job.branch_id}
+    async with db.transaction() as conn:
+        await evidence.put(conn, **where, digest=digest, media_type="text/plain", body=b"log")
+
+    async def body(branch_id=None, **outcome):
+        async with db.transaction() as conn:
+            await candidates.save_outcomes(conn, [replace(row, **{"sources": (cited,), **outcome})])
+        return (await read.cited_evidence(db, job, branch_id=branch_id, digest=digest)).body
+
+    assert await body() == await body(job.branch_id) == b"log"
+    kept_back = {"reason": "ExportNotPermitted", "state": "rejected"}
+    for refused in (
+        {"branch_id": "another"},
+        kept_back,
+        {"sources": (cited | {"status": "pending"},)},
+        {"sources": ()},
+    ):
+        with pytest.raises(NotFoundError, match="No candidate of the job cites"):
+            await body(**refused)

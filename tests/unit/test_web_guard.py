@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import re
 from html.parser import HTMLParser
 
@@ -10,6 +11,7 @@ import httpx
 import pytest
 
 from anabranch.client import AnabranchClient
+from anabranch.domain.wording import visible
 from anabranch.web.app import create
 from anabranch.web.guard import FORM_BYTES
 from anabranch.web.local import LocalGate
@@ -29,6 +31,7 @@ class FakeDesk:
 
     def __init__(self):
         self.decided = []
+        self.evidence = HOSTILE.encode()
 
     @contextlib.asynccontextmanager
     async def client(self):
@@ -63,6 +66,8 @@ class FakeDesk:
             "/baselines/facts/manifests/1": self.manifest,
             "/baselines/facts/peers": {**page, "items": [self.peer]},
         }
+        if path == f"/jobs/j-held/evidence/{HASH}":
+            return httpx.Response(200, content=self.evidence, headers={"Content-Type": "text/html"})
         return httpx.Response(200, json=known.get(path, {**page, "items": []}))
 
     @property
@@ -127,7 +132,10 @@ class FakeDesk:
             "content_hash": HASH,
             "base_revision": "1",
             "source_locators": [f"https://x/{HOSTILE}"],
-            "sources": [{"locator": f"https://x/{HOSTILE}", "status": "unresolved", "detail": HOSTILE}],
+            "sources": [
+                {"locator": f"https://x/{HOSTILE}", "status": "unresolved", "detail": HOSTILE},
+                {"locator": f"evidence:{HASH}", "status": "verified", "detail": ""},
+            ],
             "origin_runs": [HOSTILE],
             "observed_at": "2026-11-30T10:00:00Z",
             "state": "waiting",
@@ -303,6 +311,16 @@ async def test_what_agents_and_links_say_is_text_and_nothing_else(browser, path)
     assert not [link for _, attributes in seen.found if (link := attributes.get("href", "/")) and link[0] not in "/?#"]
     assert "script-src 'self'; style-src 'self'" in answer.headers["content-security-policy"]
     assert "unsafe" not in answer.headers["content-security-policy"]
+
+
+async def test_evidence_is_shown_as_the_text_that_it_is(browser, desk):
+    page = await browser.get(JOB)
+    shown = re.search(r'<pre class="proof"[^>]*>(.*?)</pre>', page.text, re.DOTALL)[1]
+    assert shown == html.escape(visible(HOSTILE)).replace("&quot;", "&#34;").replace("&#x27;", "&#39;")
+    desk.evidence = b"\x00\x01 no text"
+    assert '<pre class="proof"' not in (await browser.get(JOB)).text
+    desk.evidence = "é".encode() * 5_000
+    assert "é…</pre>" in (await browser.get(JOB)).text
 
 
 async def test_every_answer_is_inert_and_kept_by_nobody(browser):

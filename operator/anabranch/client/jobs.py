@@ -51,6 +51,16 @@ class JobCalls(Transport):
             for item in page.items:
                 yield item
 
+    async def cited_evidence(self, namespace: str, job: str, locator: str) -> tuple[bytes, str]:
+        """The bytes of evidence that a candidate of a job cites, by its locator or digest, and their media type.
+
+        Raises:
+            NotFoundError: If none that you may see cites it, or it is kept no more.
+        """
+        digest = locator.removeprefix("evidence:")
+        answer = await self.send("GET", path(namespace, "jobs", job, "evidence", digest))
+        return answer.content, answer.headers.get("content-type", "application/octet-stream")
+
     async def transitions(self, namespace: str, job: str) -> list[Transition]:
         """What happened to a job, step by step."""
         pages = self.pages(TransitionPage, path(namespace, "jobs", job, "transitions"))

@@ -166,6 +166,7 @@ class SyncClient(_Waiting):
     jobs = _each(AnabranchClient.jobs)
     job = _call(AnabranchClient.job)
     candidates = _each(AnabranchClient.candidates)
+    cited_evidence = _call(AnabranchClient.cited_evidence)
     transitions = _call(AnabranchClient.transitions)
     reviews = _call(AnabranchClient.reviews)
     review = _call(AnabranchClient.review)

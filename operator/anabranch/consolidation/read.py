@@ -9,10 +9,10 @@ from anabranch.baselines.records import fact
 from anabranch.domain.sharing import KEPT_BACK
 from anabranch.model.answers import ReviewEntry, Transition
 from anabranch.model.canonical import hash_text
-from anabranch.model.errors import ReclaimedError
+from anabranch.model.errors import NotFoundError, ReclaimedError
 from anabranch.model.ids import is_id
 from anabranch.model.objects import ConsolidationJob, KnowledgeCandidate, SourceCheck
-from anabranch.store import branches, candidates, jobs, lines, projection, reviews
+from anabranch.store import branches, candidates, evidence, jobs, lines, projection, reviews
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from anabranch.store.branches import BranchRow
     from anabranch.store.candidates import CandidateRow, CandidateView
     from anabranch.store.database import Connection, Database
+    from anabranch.store.evidence import EvidenceRow
     from anabranch.store.jobs import JobRow
     from anabranch.store.reviews import ReviewRow
 
@@ -120,6 +121,34 @@ async def candidate_page(  # noqa: PLR0913  (a page has that many bounds)
         if branch_id is None or view.candidate.branch_id == branch_id
     ]
     return shown, found[-1].candidate.candidate_id if more else None
+
+
+async def cited_evidence(db: Database, job: JobRow, *, branch_id: str | None, digest: bytes) -> EvidenceRow:
+    """A blob that a finding of the job cites: whoever is to judge the finding must be able to read what it rests on.
+
+    Nothing else of a branch's evidence is shown, and nothing that a change cites which its branch keeps back.
+
+    Args:
+        db: The store.
+        job: The job.
+        branch_id: Only what candidates of this branch cite; None: of any.
+        digest: SHA-256 of the blob, 32 bytes.
+
+    Raises:
+        NotFoundError: If no candidate that is shown cites it, or it is gone: in the same words.
+    """
+    locator = f"evidence:{hash_text(digest)}"
+    async with db.connection() as conn:
+        for branch, reason in await candidates.citing(conn, line=job.line, job_id=job.job_id, locator=locator):
+            if reason in KEPT_BACK or branch_id not in {None, branch}:
+                continue
+            row = await evidence.get(conn, line=job.line, branch_id=branch, digest=digest)
+            if row is not None:
+                return row
+    raise NotFoundError(
+        f"No candidate of the job cites evidence {hash_text(digest)}, or it is kept no more.",
+        hint="List the job's candidates: `sources` names what each cites.",
+    )
 
 
 async def transition_page(db: Database, job: JobRow, *, after: int, limit: int) -> list[Transition]:

@@ -143,6 +143,12 @@ async def of_job(conn: Connection, *, line: str, job_id: str) -> list[CandidateR
     return await queries.rows(_sql.of_job(conn, line=line, job_id=job_id), _from_row)
 
 
+async def citing(conn: Connection, *, line: str, job_id: str, locator: str) -> list[tuple[str, str]]:
+    """The branches whose candidates of a job cite a source that was verified, each with such a candidate's reason."""
+    found = _sql.citing(conn, line=line, job_id=job_id, locator=locator)
+    return await queries.rows(found, lambda row: (row["branch_id"], row["reason"]))
+
+
 async def states(conn: Connection, *, line: str, job_id: str) -> dict[State, int]:
     """How many of the candidates that a job decides are in which state; one that none is in is absent."""
     found = _sql.states(conn, line=line, job_id=job_id)

@@ -17,6 +17,7 @@ from anabranch.identity import grants
 from anabranch.model.answers import EvidenceState
 from anabranch.model.errors import InvalidInputError
 from anabranch.model.limits import EVIDENCE_BYTES
+from anabranch.store.evidence import EvidenceRow
 
 router = APIRouter(prefix="/v1/namespaces/{namespace}/branches/{branch}/evidence", route_class=Route, tags=["evidence"])
 
@@ -70,7 +71,11 @@ async def head_evidence(at: AtOwnBranch, sha256: DigestPath, parts: WithParts) -
 )
 async def get_evidence(at: AtOwnBranch, sha256: DigestPath, parts: WithParts, request: Request) -> Response:
     """The bytes, under the media type that they came with."""
-    row = await evidence.find(parts.db, at.branch, digest=digest_of(sha256))
+    return served(await evidence.find(parts.db, at.branch, digest=digest_of(sha256)), request)
+
+
+def served(row: EvidenceRow, request: Request) -> Response:
+    """A blob as an answer, or 304 where the caller has it."""
     headers = {**_INERT, "ETag": f'"{row.digest.hex()}"', "Cache-Control": FOREVER, "Vary": "Authorization"}
     if is_held(request, headers["ETag"]):
         return Response(status_code=304, headers=headers)

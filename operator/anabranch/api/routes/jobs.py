@@ -10,6 +10,8 @@ from anabranch.api.bodies import JsonBody
 from anabranch.api.paging import PageQuery, Pager, Paging
 from anabranch.api.parts import WithParts
 from anabranch.api.replies import ASK_AGAIN, kept, reply
+from anabranch.api.routes.archives import DigestPath, digest_of
+from anabranch.api.routes.evidence import served
 from anabranch.api.routing import Route, may_fail
 from anabranch.api.visibility import InNamespace, OnJob, readable_beside, visible_jobs
 from anabranch.consolidation import read, review
@@ -89,6 +91,21 @@ async def list_candidates(at: AtJob, parts: WithParts, query: PageQuery) -> Resp
         limit=query.limit,
     )
     return reply(CandidatePage.model_construct(items=tuple(items), next_cursor=pager.cursor(place)))
+
+
+@router.get(
+    "/{job}/evidence/{sha256}",
+    response_class=Response,
+    summary="Read cited evidence",
+    responses={200: {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}}},
+)
+async def get_cited_evidence(at: AtJob, sha256: DigestPath, parts: WithParts, request: Request) -> Response:
+    """What a candidate of the job cites as verified evidence, under the media type that it came with.
+
+    Nothing else of a branch's evidence is shown to anybody but its own agent.
+    """
+    row = await read.cited_evidence(parts.db, at.job, branch_id=at.only_branch, digest=digest_of(sha256))
+    return served(row, request)
 
 
 @router.get("/{job}/transitions", response_model=TransitionPage, summary="List transitions", openapi_extra=_reading)

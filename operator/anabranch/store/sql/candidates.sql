@@ -16,6 +16,13 @@ SELECT * FROM candidates WHERE line = :line AND candidate_id = :candidate_id;
 -- The candidates that a job decides, in the order of their import.
 SELECT * FROM candidates WHERE line = :line AND job_id = :job_id ORDER BY origin_job, ordinal;
 
+-- name: citing(line, job_id, locator)
+-- Which branches' candidates of a job cite a source that was verified, and why those stand where they do.
+SELECT branch_id, reason FROM candidates
+WHERE line = :line AND job_id = :job_id AND branch_id IS NOT NULL
+    AND sources @> jsonb_build_array(jsonb_build_object('locator', :locator::text, 'status', 'verified'))
+GROUP BY branch_id, reason;
+
 -- name: states(line, job_id)
 -- How many of the candidates that a job decides are in which state.
 SELECT state, count(*) AS candidates FROM candidates WHERE line = :line AND job_id = :job_id GROUP BY state;

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from anabranch.model.errors import ReclaimedError
+from anabranch.model.errors import NotFoundError, ReclaimedError
 from anabranch.web import reading
 from anabranch.web.rendering import latest
 from anabranch.web.shown import ABSENT, Member, members
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from starlette.responses import Response
 
@@ -22,7 +22,33 @@ if TYPE_CHECKING:
     from anabranch.model.objects import ConsolidationJob, KnowledgeCandidate
     from anabranch.web.visit import Visit
 
+_PROOF: Final = 4_096
+"""Bytes of a source that a page shows."""
+
+_PROOFS: Final = 4
+"""Sources of a candidate whose content it shows."""
+
 _DONE: Final = frozenset({"accept", "reject"})
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What a source holds.
+
+    Attributes:
+        text: Its beginning; None: it is no text.
+        size: Bytes of all of it.
+        media_type: What its agent says that it is.
+    """
+
+    text: str | None
+    size: int
+    media_type: str
+
+    @property
+    def cut(self) -> bool:
+        """Whether there is more of the text."""
+        return self.text is not None and self.size > _PROOF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +61,7 @@ class Case:
         voices: The decisions on it that count, one a reviewer.
         heard: The same, as a form carries them: a decision is made knowing them.
         own: What the visitor has decided.
+        proofs: Of its evidence, by locator.
     """
 
     candidate: KnowledgeCandidate
@@ -42,6 +69,7 @@ class Case:
     voices: Sequence[ReviewEntry]
     heard: str
     own: ReviewEntry | None
+    proofs: Mapping[str, Proof] = field(default_factory=dict)
 
     @property
     def base_revision(self) -> str:
@@ -82,6 +110,8 @@ async def answer(  # noqa: PLR0913  (what a form that was refused leaves to show
     job = await visit.client.job(namespace, name)
     found, entries, gone = await _read(visit, job)
     case = _case(found, chosen, entries, visit.desk.person)
+    if case is not None:
+        case = replace(case, proofs=await _proofs(visit, job, case.candidate))
     states = [(each.candidate_id, each.state, each.content_hash, _revision(each)) for each in found]
     said = [(entry.ordinal, entry.action) for entry in entries]
     return visit.show(
@@ -109,6 +139,35 @@ async def _read(visit: Visit, job: ConsolidationJob) -> tuple[list[KnowledgeCand
         return found, await visit.client.reviews(job.namespace, job.name), False
     except ReclaimedError:
         return [], [], True
+
+
+async def _proofs(visit: Visit, job: ConsolidationJob, candidate: KnowledgeCandidate) -> dict[str, Proof]:
+    """The evidence that a candidate cites: as much of it as a reviewer reads at a glance."""
+    wanted = [
+        source.locator
+        for source in candidate.sources
+        if source.status == "verified" and source.locator.startswith("evidence:")
+    ][:_PROOFS]
+
+    async def of(locator: str) -> Proof | None:
+        try:
+            body, media_type = await visit.client.cited_evidence(job.namespace, job.name, locator)
+        except NotFoundError:  # the run is over, and retention has removed it
+            return None
+        return Proof(_text(body), len(body), media_type.partition(";")[0])
+
+    found = zip(wanted, await reading.gathered(map(of, wanted)), strict=True)
+    return {locator: proof for locator, proof in found if proof is not None}
+
+
+def _text(body: bytes) -> str | None:
+    """The beginning of a text; None: it is none."""
+    if b"\0" in body[:_PROOF]:
+        return None
+    try:
+        return body[:_PROOF].decode("utf-8", errors="strict" if len(body) <= _PROOF else "ignore")
+    except UnicodeDecodeError:
+        return None
 
 
 def _case(found: Sequence[KnowledgeCandidate], chosen: str, entries: Sequence[ReviewEntry], person: str) -> Case | None:
