@@ -7,6 +7,7 @@ import os
 import secrets
 import subprocess
 
+import asyncpg
 import pytest
 from tests.cluster.places import Place, eventually, finding
 from tests.cluster.test_operator_writes import AuditLog
@@ -90,6 +91,20 @@ def anabranch(town, *arguments):
     return done.returncode, done.stdout + done.stderr
 
 
+async def agent_is_told(town, *kinds):
+    """Wait until the agent's queue has these events, and see that it has no others."""
+    conn = await asyncpg.connect(town.stack.admin_dsn)
+
+    async def told():
+        rows = await conn.fetch("SELECT kind FROM agent_events WHERE namespace = $1 ORDER BY ordinal", town.namespace)
+        return len(rows) >= len(kinds) and [row["kind"] for row in rows]
+
+    try:
+        assert await eventually(told) == list(kinds)
+    finally:
+        await conn.close()
+
+
 async def feed(town):
     page = await town.client_of_scout.events(town.namespace, "facts")
     return [event.kind for event in page.events]
@@ -135,6 +150,7 @@ async def test_a_commit_rolls_back_and_its_revert_returns_each_with_one_event(st
     assert current(town) == 4
 
     assert await feed(town) == ["published", "published", "rollback", "resumed", "restored"]
+    await agent_is_told(town, "finding.published", "finding.published", "baseline.rollback", "baseline.rollback")
 
     def new():
         return sorted(reason for name, reason in events(town).items() if name not in told)

@@ -160,15 +160,16 @@ async def test_an_import_is_told_to_nobody(world):
     assert await told(world) == []
 
 
-async def test_the_end_of_a_run_is_told_once_whichever_batch_or_completion_comes_last(world):
+async def test_the_end_of_a_run_is_told_once_whichever_batch_or_completion_comes_last(world, api_db):
+    api = World(api_db)  # it is the API that closes a run
     first, last = await world.apply_branch("first"), await world.apply_branch("last")
     await world.submit(first, 1, {"key": "x", "content": 1})
-    await complete(world, first, 1)
-    await complete(world, first, 1)
-    await complete(world, last, 1)
+    await complete(api, first, 1)
+    await complete(api, first, 1)
+    await complete(api, last, 1)
     assert await told(world) == [("first", "run.completed")]
-    await world.submit(last, 1, {"key": "y", "content": 1})
-    await world.submit(last, 1, {"key": "y", "content": 1})
+    for _ in range(2):
+        await api.submit(last, 1, {"key": "y", "content": 1})
 
     assert await told(world) == [("first", "run.completed"), ("last", "run.completed")]
     assert (await data_of(world, "last", "run.completed"))["batches"] == 1
