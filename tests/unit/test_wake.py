@@ -305,7 +305,7 @@ async def test_a_loop_that_is_ended_at_the_moment_of_a_ring_ends():
     assert looping.cancelled()
 
 
-async def test_a_look_that_nobody_waits_for_rests_once_there_is_no_more():
+async def test_a_look_for_what_can_wait_rests_once_there_is_no_more():
     answers = [True, False, False]
     looked = []
 

@@ -70,6 +70,9 @@ CONNECTIONS: Final = 20
 """To Postgres at most, besides the one that listens."""
 
 _AT_ONCE: Final = 100
+_NOTICES_SECONDS: Final = 0.25
+"""Between two looks for notices, which are told the cheaper, the more there are."""
+
 _EXPIRY_SECONDS: Final = 60.0
 
 
@@ -139,7 +142,7 @@ class _Process:
                 Chore("retention", self._retain),
                 Chore("leases of agents", lambda: presence.settle(db)),
                 Chore("places in the feed", lambda: following.show(db)),
-                Chore("notices for agents", lambda: outbox.drain(db)),
+                Seldom("notices for agents", lambda: outbox.drain(db), rest_seconds=_NOTICES_SECONDS),
                 Seldom(
                     "old events of agents",
                     lambda: expiry.turn(db, keep=settings.agent_events),

@@ -55,7 +55,7 @@ class Chore:
 
 
 class Seldom:
-    """A look that rests after it has found no more: for what nobody waits for.
+    """A look that rests after it has found no more, whoever rings meanwhile: for what can wait for its next turn.
 
     Args:
         name: For the log.
