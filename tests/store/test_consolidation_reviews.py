@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-<<<<<<< HEAD
-from datetime import UTC, datetime
-=======
 from dataclasses import replace
->>>>>>> 7785787 (Show reviewers the evidence that a finding cites)
+from datetime import UTC, datetime
 
 import pytest
 from tests.store.world import AGENTS, AUTOMATIC, World, decisions
@@ -20,11 +17,7 @@ from anabranch.model.canonical import hash_text, sha256
 from anabranch.model.errors import ConflictError, NotFoundError
 from anabranch.model.ids import new_candidate_id
 from anabranch.model.requests import DecisionRequest
-<<<<<<< HEAD
-from anabranch.store import candidates, projection, reviews
-=======
-from anabranch.store import candidates, evidence, reviews
->>>>>>> 7785787 (Show reviewers the evidence that a finding cites)
+from anabranch.store import candidates, evidence, projection, reviews
 
 ADA, BOB = Caller("ada"), Caller("bob")
 SPEC = {"branchRef": {"namespace": "agents", "name": "run"}, "batches": {"from": 1, "through": 1}}
