@@ -1,10 +1,10 @@
-"""A stream as an answer: what its follower is given is sent as fast as its client reads, until either ends it."""
+"""A stream as an answer: what its source gives is sent as fast as its client reads, until either ends it."""
 
 from __future__ import annotations
 
 import asyncio
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from fastapi import Response
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Message, Receive, Scope, Send
 
-    from anabranch.feed.follower import Follower
+    from anabranch.model.errors import AnabranchError
 
 MEDIA_TYPE: Final = "text/event-stream"
 
@@ -25,41 +25,64 @@ PARTING_SECONDS: Final = 2.0
 """How long a client that does not read has time to hear that its stream is over, before its connection is ended."""
 
 
+class Source(Protocol):
+    """What a stream sends.
+
+    Attributes:
+        error: Why it ended; None while it goes on, or if its client left.
+        on_end: Called once when it ends.
+        write: Given to it: sends a piece at once, if the client has taken all before it, and says whether it did.
+    """
+
+    error: AnabranchError | None
+    on_end: Callable[[], None] | None
+    write: Callable[[bytes], bool] | None
+
+    async def take(self) -> bytes | None:
+        """What to send next, once there is something; None: it is over."""
+
+    def end(self, error: AnabranchError | None) -> None:
+        """End it."""
+
+    def close(self) -> None:
+        """Forget it."""
+
+
 class EventStream(Response):
-    """The answer that streams to a follower.
+    """The answer that streams from a source.
 
     Args:
-        follower: Which has begun; it is closed at the end.
+        source: Which has begun; it is closed at the end.
     """
 
     media_type = MEDIA_TYPE
 
-    def __init__(self, follower: Follower) -> None:
+    def __init__(self, source: Source) -> None:
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
-        self._follower = follower
+        self._source = source
 
     async def drop(self) -> None:
-        """Let the follower go."""
-        self._follower.close()
+        """Let the source go."""
+        self._source.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Stream."""
-        follower = self._follower
-        leaving = asyncio.create_task(_left(receive, follower))
+        source = self._source
+        leaving = asyncio.create_task(_left(receive, source))
         connection = _Connection(scope)
-        follower.on_end = connection.part
+        source.on_end = connection.part
         try:
             await send({"type": "http.response.start", "status": HTTPStatus.OK, "headers": self.raw_headers})
             await send(_piece(frames.opening()))
-            follower.write = connection.write
-            while (body := await follower.take()) is not None:
+            source.write = connection.write
+            while (body := await source.take()) is not None:
                 await send(_piece(body))
-            last = b"" if follower.error is None else frames.end(follower.error)
+            last = b"" if source.error is None else frames.end(source.error)
             await send({**_piece(last), "more_body": False})
         finally:
             leaving.cancel()
-            follower.close()
+            source.close()
             connection.over()
 
 
@@ -91,11 +114,11 @@ class _Connection:
             self._timer.cancel()
 
 
-async def _left(receive: Receive, follower: Follower) -> None:
-    """Let a follower go when its client has hung up."""
+async def _left(receive: Receive, source: Source) -> None:
+    """End a source when its client has hung up."""
     while (await receive())["type"] != "http.disconnect":
         pass
-    follower.end(None)
+    source.end(None)
 
 
 def _piece(body: bytes) -> Message:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from anabranch.feed.ends import unverifiable
 from anabranch.model.errors import AnabranchError, UnavailableError
@@ -18,8 +18,6 @@ from anabranch.model.errors import AnabranchError, UnavailableError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Hashable
     from typing import TypeAlias
-
-    from anabranch.feed.follower import Follower
 
     Readable: TypeAlias = Callable[[list[str]], Awaitable[list[str]]]
 
@@ -30,7 +28,26 @@ _AGAIN_SECONDS: Final = 0.5
 _log = logging.getLogger(__name__)
 
 
-class Audience:
+class Member(Protocol):
+    """One of those who share an identity.
+
+    Attributes:
+        live: Whether it is given what is read for all.
+    """
+
+    live: bool
+
+    def end(self, error: AnabranchError | None) -> None:
+        """End its stream."""
+
+    def wake(self) -> None:
+        """Let it look again."""
+
+
+F = TypeVar("F", bound=Member)
+
+
+class Audience(Generic[F]):
     """Followers that may see the same.
 
     Args:
@@ -52,7 +69,7 @@ class Audience:
         self._sure_until = 0.0
         self._asking = asyncio.Lock()
         self._guard: asyncio.Task[None] | None = None
-        self.followers: set[Follower] = set()
+        self.followers: set[F] = set()
         self.is_over = False
         self.known: frozenset[str] = frozenset()
         self.readable: frozenset[str] = frozenset()

@@ -107,7 +107,7 @@ class Channel:
         self._wire = wire
         self._closed = closed
         self._clock = asyncio.get_running_loop().time
-        self._audiences: dict[Hashable, Audience] = {}
+        self._audiences: dict[Hashable, Audience[Follower]] = {}
         self._live: set[Follower] = set()
         self._at: Position | None = None
         self._recent: deque[Frame] = deque(maxlen=PAGE)
@@ -132,12 +132,12 @@ class Channel:
         """
         audience = self._audiences.get(key)
         if audience is None or audience.is_over:
-            audience = self._audiences[key] = Audience(key, readable)
+            audience = self._audiences[key] = Audience[Follower](key, readable)
         follower = Follower(self, audience, start=start, identify=identify)
         audience.followers.add(follower)
         return follower
 
-    async def missed(self, start: Position | None, *, audience: Audience) -> Missed:
+    async def missed(self, start: Position | None, *, audience: Audience[Follower]) -> Missed:
         """What comes after a place, as much as is read at once.
 
         Args:
@@ -335,7 +335,7 @@ class Channel:
         )
 
 
-async def _learn(audience: Audience, scopes: Collection[str]) -> None:
+async def _learn(audience: Audience[Follower], scopes: Collection[str]) -> None:
     try:
         async with asyncio.timeout(_LEARN_SECONDS):
             await audience.learn(scopes)

@@ -86,7 +86,7 @@ class Follower:
     def __init__(
         self,
         channel: Channel,
-        audience: Audience,
+        audience: Audience[Follower],
         *,
         start: Position | None,
         identify: Callable[[], Awaitable[None]],

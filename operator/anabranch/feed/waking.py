@@ -1,7 +1,7 @@
-"""Wakes those who wait for a line's feed: one listening connection for a whole process, however many followers.
+"""Wakes those who wait for a line's feed or an agent's events: one listening connection for a whole process.
 
 A notification says only that there may be something to read, and may be lost, so nobody waits for one longer than a
-second.
+few seconds.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from anabranch.store.notices import EVERYTHING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
     from anabranch.store.database import Database
@@ -54,18 +55,22 @@ class Waking:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
 
-    @contextlib.contextmanager
-    def subscribed(self, line: str) -> Iterator[asyncio.Event]:
+    def subscribed(self, line: str) -> AbstractContextManager[asyncio.Event]:
         """An event that is set whenever the line's feed may have grown; subscribe before reading."""
+        return self.hearing(topic(line))
+
+    @contextlib.contextmanager
+    def hearing(self, heard: str) -> Iterator[asyncio.Event]:
+        """An event that is set whenever a topic is notified; subscribe before reading."""
         event = asyncio.Event()
-        waiting = self._waiting[topic(line)]
+        waiting = self._waiting[heard]
         waiting.add(event)
         try:
             yield event
         finally:
             waiting.discard(event)
             if not waiting:
-                self._waiting.pop(topic(line), None)
+                self._waiting.pop(heard, None)
 
     def end(self) -> None:
         """Let everybody go: the process is about to end, and its followers continue at another one."""
