@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from anabranch.client import AnabranchClient, follow
+from anabranch.client import AnabranchClient, streams
 from anabranch.model.cloudevents import envelope
 from anabranch.model.errors import (
     AnabranchError,
@@ -108,7 +108,7 @@ async def feed():
 
 @pytest.fixture
 async def client(feed, monkeypatch):
-    monkeypatch.setattr(follow, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(streams, "_FIRST_PAUSE", 0.01)
     monkeypatch.setattr("anabranch.client.transport._FIRST_PAUSE", 0.01)
     async with AnabranchClient(f"http://127.0.0.1:{feed.port}", token="t") as client:
         yield client
@@ -143,7 +143,7 @@ async def test_after_every_break_it_goes_on_behind_the_last_event_that_was_whole
 
 
 async def test_a_stream_that_falls_silent_is_opened_again(feed, client, monkeypatch):
-    monkeypatch.setattr(follow, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(streams, "IDLE_SECONDS", 0.2)
     feed.answers = [[told(1), HANG], [told(2)]]
     assert await first(client, 2) == [1, 2]
 
@@ -206,7 +206,7 @@ async def test_an_api_without_streams_is_polled(feed, client):
 
 
 async def test_where_something_in_between_gathers_the_stream_up_it_is_polled(feed, client, monkeypatch):
-    monkeypatch.setattr(follow, "FIRST_SECONDS", 0.2)
+    monkeypatch.setattr(streams, "FIRST_SECONDS", 0.2)
     feed.answers = [[HANG], [HANG], page(1, cursor="c1")]
     assert await first(client, 1) == [1]
     assert feed.asked[-1][0] == "", "without a cursor it waits for nothing"

@@ -7,23 +7,17 @@ notes it with what they applied misses nothing and applies nothing twice.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import json
-import logging
-import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pydantic import ValidationError
 
-from anabranch.client.errors import error_from
-from anabranch.client.sse import Parser
+from anabranch.client.streams import lasting, messages
 from anabranch.client.transport import Transport, parse, path
-from anabranch.domain.backoff import delay
 from anabranch.model.answers import EventPage
 from anabranch.model.cloudevents import CloudEvent
-from anabranch.model.errors import AnabranchError, UnauthenticatedError, UnavailableError
+from anabranch.model.errors import AnabranchError
 from anabranch.model.misfits import misfits, told
 
 if TYPE_CHECKING:
@@ -32,20 +26,7 @@ if TYPE_CHECKING:
     from anabranch.client.sse import Message
     from anabranch.model.objects import SharedEvent
 
-STREAM: Final = "text/event-stream"
-
-FIRST_SECONDS: Final = 10.0
-"""A stream says something at once. If nothing comes, something in between gathers it up: then polling is better."""
-
-IDLE_SECONDS: Final = 45.0
-"""Three heartbeats: who has heard nothing for so long has lost the connection."""
-
 POLL_SECONDS: Final = 25.0
-_FIRST_PAUSE: Final = 0.5
-_LONGEST_PAUSE: Final = 15.0
-_BUFFERED_TIMES: Final = 2
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +41,6 @@ class Followed:
 
     event: SharedEvent | None
     cursor: str | None
-
-
-class _NoStreamError(Exception):
-    """A stream is not to be had."""
 
 
 class FeedCalls(Transport):
@@ -100,33 +77,11 @@ class FeedCalls(Transport):
             UnavailableError: If the API is away for longer than the patience.
         """
         following = _Following(self, namespace, name, after=after, generation=generation)
-        failures, buffered, was_refused = 0, 0, False
-        clock = asyncio.get_running_loop().time
-        lost_at: float | None = None
-        while True:
-            try:
-                async with contextlib.aclosing(following.polled() if poll else following.streamed()) as items:
-                    async for item in items:
-                        failures, lost_at, was_refused = 0, None, False
-                        yield item
-            except _NoStreamError as error:
-                buffered += 1
-                poll = not following.can_stream or buffered >= _BUFFERED_TIMES
-                _log.info("No stream of %s/%s: %s", namespace, name, error)
-                continue
-            except UnauthenticatedError:
-                if was_refused:
-                    raise
-                was_refused = True  # a token that has run out meanwhile; its file may hold a new one
-                continue
-            except UnavailableError as error:
-                lost_at = clock() if lost_at is None else lost_at
-                if patience is not None and clock() - lost_at > patience:
-                    raise
-                _log.info("The stream of %s/%s broke: %s", namespace, name, error)
-            failures += 1
-            chance = random.random()  # noqa: S311  (it spreads those who come back, it keeps no secret)
-            await asyncio.sleep(delay(failures, chance=chance, base=_FIRST_PAUSE, limit=_LONGEST_PAUSE))
+        async with contextlib.aclosing(
+            lasting(following, f"{namespace}/{name}", poll=poll, patience=patience)
+        ) as items:
+            async for item in items:
+                yield item
 
 
 class _Following:
@@ -139,36 +94,20 @@ class _Following:
         self._path = path(namespace, "baselines", name, "events")
         self._cursor = after
         self._generation = generation
-        self.can_stream = True
 
     async def streamed(self) -> AsyncGenerator[Followed]:
         """What one stream brings.
 
         Raises:
-            _NoStreamError: If it is none, or says nothing.
+            NoStreamError: If it is none, or says nothing.
             AnabranchError: Why it ended.
         """
-        headers = {"Accept": f"{STREAM}, application/problem+json", "Cache-Control": "no-store"}
-        if self._cursor is not None:
-            headers["Last-Event-ID"] = self._cursor
+        headers = {} if self._cursor is None else {"Last-Event-ID": self._cursor}
         query = {} if self._cursor is not None else {"generation": self._generation}
-        parser = Parser()
-        async with self._client.stream(self._path, query=query, headers=headers, idle=IDLE_SECONDS) as answer:
-            if answer.headers.get("content-type", "").partition(";")[0] != STREAM:
-                self.can_stream = False
-                raise _NoStreamError("the API answers with a page")
-            pieces = answer.aiter_bytes()
-            try:
-                async with asyncio.timeout(FIRST_SECONDS):
-                    piece = await anext(pieces, b"")
-            except TimeoutError:
-                raise _NoStreamError("nothing comes, as if something in between gathered it up") from None
-            while piece:
-                for message in parser.feed(piece):
-                    if (item := self._item(message)) is not None:
-                        yield item
-                piece = await anext(pieces, b"")
-        raise UnavailableError("The stream ended without a word.", hint="Go on after the last cursor.")
+        async with contextlib.aclosing(messages(self._client, self._path, query=query, headers=headers)) as told_of:
+            async for message in told_of:
+                if (item := self._item(message)) is not None:
+                    yield item
 
     async def polled(self) -> AsyncGenerator[Followed]:
         """What polls bring, one after the other.
@@ -192,10 +131,8 @@ class _Following:
         """What a message of a stream brings; None: it is for others.
 
         Raises:
-            AnabranchError: If it ends the stream.
+            AnabranchError: If it is no event.
         """
-        if message.event == "end":
-            raise _ended(message.data)
         self._cursor = message.last_id if message.last_id is not None else self._cursor
         if not message.data:
             return None if message.last_id is None else Followed(None, message.last_id)
@@ -207,11 +144,3 @@ class _Following:
                 hint="Use a client of the API's release, and check that nothing stands between them.",
             ) from error
         return Followed(made.data, self._cursor)
-
-
-def _ended(data: str) -> AnabranchError:
-    try:
-        problem: Any = json.loads(data)
-        return error_from(problem, status=int(problem["status"]))
-    except (ValueError, KeyError, TypeError):
-        return UnavailableError("The API ended the stream, and did not say why.", hint="Go on after the last cursor.")
