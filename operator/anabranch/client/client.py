@@ -6,10 +6,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from anabranch.client.agent_events import AgentEventCalls
 from anabranch.client.branches import BranchCalls
 from anabranch.client.exports import ExportCalls
 from anabranch.client.follow import FeedCalls
 from anabranch.client.jobs import JobCalls
+from anabranch.client.memory import MemoryCalls
 from anabranch.client.runs import RunCalls
 from anabranch.model.errors import InvalidInputError
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class AnabranchClient(ExportCalls, FeedCalls, BranchCalls, RunCalls, JobCalls):
+class AnabranchClient(ExportCalls, FeedCalls, BranchCalls, RunCalls, JobCalls, MemoryCalls, AgentEventCalls):
     """A client of the HTTP API; an asynchronous context manager.
 
     Used as::

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+    from anabranch.client.agent_events import OnEvent
     from anabranch.client.worker import Follow
     from anabranch.model.requests import BranchRequest
 
@@ -108,10 +109,18 @@ class SyncClient(_Waiting):
 
     @contextlib.contextmanager
     def worker(
-        self, path: Path, *, namespace: str, branch: BranchRequest | str, follow: Follow | None = None
+        self,
+        path: Path,
+        *,
+        namespace: str,
+        branch: BranchRequest | str,
+        follow: Follow | None = None,
+        on_event: OnEvent | None = None,
     ) -> Iterator[SyncWorker]:
         """The worker of a run, for the length of a block (see `Worker.open`)."""
-        opened = functools.partial(Worker.open, path, self._target, namespace=namespace, branch=branch, follow=follow)
+        opened = functools.partial(
+            Worker.open, path, self._target, namespace=namespace, branch=branch, follow=follow, on_event=on_event
+        )
         worker = SyncWorker(self._portal, self._portal.call(opened))
         try:
             yield worker
@@ -170,6 +179,22 @@ class SyncClient(_Waiting):
     transitions = _call(AnabranchClient.transitions)
     reviews = _call(AnabranchClient.reviews)
     review = _call(AnabranchClient.review)
+
+    memory = _call(AnabranchClient.memory)
+    memory_section = _call(AnabranchClient.memory_section)
+    memory_items = _call(AnabranchClient.memory_items)
+    memory_history = _call(AnabranchClient.memory_history)
+    system_exchanges = _call(AnabranchClient.system_exchanges)
+    put_memory = _call(AnabranchClient.put_memory)
+    delete_memory = _call(AnabranchClient.delete_memory)
+    sync_memory = _call(AnabranchClient.sync_memory)
+    post_exchange = _call(AnabranchClient.post_exchange)
+    queued_events = _each(AnabranchClient.queued_events)
+    claim_events = _call(AnabranchClient.claim_events)
+    ack_event = _call(AnabranchClient.ack_event)
+    fail_event = _call(AnabranchClient.fail_event)
+    agent_events = _each(AnabranchClient.agent_events)
+    handle_events = _call(AnabranchClient.handle_events)
 
 
 class SyncWorker(_Waiting):

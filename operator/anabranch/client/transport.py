@@ -8,7 +8,7 @@ import contextlib
 import hashlib
 import ipaddress
 import random
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -203,14 +203,14 @@ class Transport:
                 return
 
 
-def parse(kind: type[M], response: httpx.Response) -> M:
-    """An answer as a model; members that a newer API has added are left out.
+def parse(kind: type[M], response: httpx.Response, *, extra: Literal["ignore", "allow"] = "ignore") -> M:
+    """An answer as a model; members that a newer API has added are left out, unless members of any name are allowed.
 
     Raises:
         AnabranchError: If the answer is none that this release knows.
     """
     try:
-        return kind.model_validate_json(response.content, extra="ignore")
+        return kind.model_validate_json(response.content, extra=extra)
     except ValidationError as error:
         raise AnabranchError(
             f"{response.request.url} was answered with what is no {kind.__name__}: {told(misfits(error.errors()))}",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.client.worker import state
 from anabranch.client.worker.passing import passes
@@ -20,6 +20,9 @@ from anabranch.domain.backoff import delay
 from anabranch.model.errors import AnabranchError, GoneError
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from anabranch.client.agent_events import OnEvent
     from anabranch.model.objects import BranchManifest, SharedEvent
 
 _LOOK_SECONDS: Final = 60.0
@@ -34,8 +37,18 @@ _LONGEST_PAUSE: Final = 30.0
 class Running(Rounds):
     """Rounds without an end."""
 
+    on_event: OnEvent | None = None
+    """Deals with an event of the agent; None: its events are left where they are."""
+
     async def run(self) -> None:
         """Stay in step until the run is completed (see `Worker.run`)."""
+        if self.on_event is None:
+            await self._stay()
+            return
+        # Apart from the rounds: what breaks one of them must not break off an event that is being dealt with.
+        await _first_of(self._stay(), self._attend(self.on_event))
+
+    async def _stay(self) -> None:
         failures = 0
         while True:
             try:
@@ -62,17 +75,13 @@ class Running(Rounds):
 
     async def _keep_up(self) -> None:
         """Send what comes to wait and receive what is accepted, until the run is completed or something fails."""
-        tasks = [
-            asyncio.create_task(going_on()) for going_on in (self._go_on_sending, self._go_on_receiving, self._tend)
-        ]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await _first_of(self._go_on_sending(), self._go_on_receiving(), self._tend())
+
+    async def _attend(self, handle: OnEvent) -> None:
+        """Deal with the events of the agent's instance, once it is known which that is."""
+        while (branch := await self._file.read(state.branch)) is None:  # noqa: ASYNC110  (the file tells nobody)
+            await asyncio.sleep(_OFF_SECONDS)
+        await self._client.handle_events(self._namespace, branch.agent_id, handle, instance=branch.agent_instance)
 
     async def _go_on_sending(self) -> None:
         while True:
@@ -133,3 +142,16 @@ class Running(Rounds):
                 await self._look(branch)
                 looked_at = clock()
             await self._tell(branch)
+
+
+async def _first_of(*each: Coroutine[Any, Any, None]) -> None:
+    """Do several things until one of them is done or fails; then let go of the others."""
+    tasks = [asyncio.create_task(one) for one in each]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

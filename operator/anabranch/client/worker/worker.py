@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from anabranch.client import AnabranchClient
+    from anabranch.client.agent_events import OnEvent
     from anabranch.client.worker.values import Conflict, Follow, Status, Synced
     from anabranch.model.objects import Publication, Receipt
     from anabranch.model.requests import BranchRequest
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 class Worker(Desk):
     """One run of an agent; an asynchronous context manager, made by `open`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (all but the file and the client by keyword)
         self,
         file: WorkerFile,
         client: AnabranchClient,
@@ -39,15 +40,17 @@ class Worker(Desk):
         namespace: str,
         branch: BranchRequest | str,
         follow: Follow | None,
+        on_event: OnEvent | None,
     ) -> None:
         self._client = client
         self._namespace = namespace
         self._follow = follow
         self._rounds = Running(file, client, namespace=namespace, branch=branch, follow=lambda: self._follow)
+        self._rounds.on_event = on_event
         super().__init__(file, waiting=self._rounds.work.set)
 
     @classmethod
-    async def open(
+    async def open(  # noqa: PLR0913  (all but the file and the client by keyword)
         cls,
         path: Path,
         client: AnabranchClient,
@@ -55,6 +58,7 @@ class Worker(Desk):
         namespace: str,
         branch: BranchRequest | str,
         follow: Follow | None = None,
+        on_event: OnEvent | None = None,
     ) -> Self:
         """Open the file of a run, or make it; the API need not be there.
 
@@ -66,6 +70,9 @@ class Worker(Desk):
             branch: The Branch: its name, where somebody else makes it; or a request, by which it is created where it is
                 not there. The same request is the same branch.
             follow: What becomes of accepted changes; None: what the Branch says.
+            on_event: Deals with each event of the agent's instance while the worker runs: what happened to the agent in
+                its other sessions, and what became of its findings. An event is acknowledged when this returns, and
+                comes again when it raises. None: events are left to whoever else takes them.
 
         Raises:
             ConflictError: If the file is that of another run, or in use.
@@ -78,7 +85,7 @@ class Worker(Desk):
         except BaseException:
             await file.close()
             raise
-        return cls(file, client, namespace=namespace, branch=branch, follow=follow)
+        return cls(file, client, namespace=namespace, branch=branch, follow=follow, on_event=on_event)
 
     async def __aenter__(self) -> Self:
         return self
