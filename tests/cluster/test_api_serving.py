@@ -15,7 +15,8 @@ from anabranch.client import AnabranchClient
 DIGEST = "0" * 64
 PARAMETERS = {
     "baseline": BASELINE, "manifest": "1", "key": "k", "sha256": DIGEST, "branch": "b", "sequence": "1",
-    "checkpoint": "c", "space": "s", "agent": "a", "session": "s",
+    "checkpoint": "c", "space": "s", "agent": "a", "session": "s", "instance": "i", "section": "long_term", "item": "x",
+    "event": "e",
 }  # fmt: skip
 OPERATIONS = [
     (method.upper(), path, "requestBody" in operation)

@@ -41,7 +41,7 @@ ROLES = {
     for manifest in install()
     if manifest["kind"] == "ClusterRole"
 }
-OWN = ("branches/data", "update")
+OWN = {("branches/data", "update"), ("agents/memory", "update")}
 SEE_CANDIDATES = ("consolidationjobs/review", "get")
 LISTS = {"GET baselines", "GET branches", "GET jobs"}
 CALLERS = {
@@ -50,6 +50,7 @@ CALLERS = {
     "viewer": "viewer",
     "reviewer": "reviewer",
     "publisher": "publisher",
+    "platform": "platform",
     "exporter": "",
     "stranger": "",
     "elsewhere": "",
@@ -61,12 +62,22 @@ EXPORTER = {("baselines", "get"), ("baselines/export", "get"), ("scopes", "read"
 
 CAPSULE = {"goal": "Ship", "summary": "Decided", "next_action": "Measure"}
 EVIDENCE = b"measured"
+NO_CLAIM = "01234567-89ab-4def-8123-456789abcdef"
+EXCHANGE = {
+    "exchange_id": "x", "kind": "exchange.direct", "surface": {"pod_id": "room"},
+    "participants": [{"agent_id": "owner"}],
+}  # fmt: skip
 BODIES: dict[str, dict[str, Any]] = {
     "PUT branches/{branch}/records/{key}": {"json": {"content": 1}},
     "PUT branches/{branch}/presence": {"json": {}},
     "PUT branches/{branch}/evidence/{sha256}": {"content": EVIDENCE},
     "PUT branches/{branch}/kv/v1/namespaces/{space}/records/{key}": {"content": b"value"},
     "PUT branches/{branch}/checkpoints/{checkpoint}": {"json": {"session_id": "s", "capsule": CAPSULE}},
+    "PUT agents/{agent}/{instance}/memory/{section}": {"json": {"content": 1}},
+    "PUT agents/{agent}/{instance}/memory/{section}/{item}": {"json": {"content": 1}},
+    "POST agents/{agent}/{instance}/memory/sync": {"json": {"mode": "patch", "sections": []}},
+    "POST agents/{agent}/{instance}/events/{event}/ack": {"json": {"claim_id": NO_CLAIM}},
+    "POST agents/{agent}/{instance}/events/{event}/fail": {"json": {"claim_id": NO_CLAIM}},
 }
 """What is sent where more than an empty object is wanted, so that the right caller is answered with success."""
 
@@ -109,6 +120,11 @@ class Run:
             key = self.parameters["memory"] if "/memories/" in path else key
             key = "spare" if method == "DELETE" else key
             path = path.replace("{key}", key)
+        if "/{item}" in path:
+            path = path.replace("{section}", "daily")
+            path = path.replace("{item}", "2026-12-01" if method == "DELETE" else "{item}")
+        elif method == "DELETE":
+            path = path.replace("{section}", "dedup_state")
         options = BODIES.get(operation, {} if method in {"GET", "HEAD", "DELETE"} else {"json": {}})
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         return await self.place.raw(
@@ -138,6 +154,7 @@ async def run(place):
     parameters = {
         "baseline": BASELINE, "manifest": "1", "fact": "build/cache", "sha256": digest.rpartition(":")[2],
         "branch": name, "sequence": "1", "checkpoint": "cp-1", "space": "space", "agent": "owner", "session": "s",
+        "instance": "default", "section": "long_term", "item": "2026-11-30",
     }  # fmt: skip
     run = Run(place, parameters, tokens)
     jobs = (await place.raw(owner, "GET", "jobs")).json()["items"]
@@ -157,6 +174,13 @@ async def run(place):
     assert remembered.status_code in {200, 201}, remembered.text
     parameters["memory"] = "memory-1"
 
+    await owner.put_memory(ns, "owner", "long_term", "mine")
+    await owner.put_memory(ns, "owner", "daily", "mine", "2026-11-30")
+    posted = await place.raw(await place.client("platform"), "POST", "exchanges", json=EXCHANGE)
+    assert posted.status_code == 200, posted.text
+    claimed = (await owner.claim_events(ns, "owner")).events
+    parameters["event"] = next(event.id for event in claimed if event.type.endswith(EXCHANGE["kind"]))
+
     # Held a moment ago, and taken back: for longer than an answer is remembered.
     tokens["revoked"] = place.account("revoked", "anabranch-agent", "anabranch-reviewer", "anabranch-publisher")
     assert (await run.ask("GET baselines/{baseline}", tokens["revoked"])).status_code == 200
@@ -171,7 +195,7 @@ async def run(place):
 def may(caller: str, operation: str) -> bool:
     """Whether a caller's roles hold the row that decides over a route."""
     row = (OPERATIONS[operation][0]["resource"], OPERATIONS[operation][0]["verb"])
-    if row == OWN:  # whatever grants others hold
+    if row in OWN:  # whatever grants others hold
         return caller == "owner"
     if row == SEE_CANDIDATES and caller == "owner" and operation != "GET jobs":
         return True  # its own findings'
@@ -181,7 +205,7 @@ def may(caller: str, operation: str) -> bool:
 
 @pytest.mark.parametrize("operation", sorted(OPERATIONS), ids=lambda operation: operation.replace("/", "|"))
 async def test_who_may_is_answered_and_who_may_not_learns_nothing(run, operation):
-    for caller in ("stranger", "elsewhere", "revoked", "other", "viewer", "exporter", "reviewer", "publisher", "owner"):
+    for caller in (*sorted(CALLERS.keys() - {"owner"}), "owner"):
         answer = await run.ask(operation, run.tokens[caller])
         what = f"{caller}: {answer.status_code} {answer.text[:300]}"
         if may(caller, operation):
@@ -256,8 +280,14 @@ CALLS: dict[str, dict[str, Any]] = {
     "checkpoint": {"checkpoint_id": "c", "capsule": CAPSULE},
     "restore": {},
     "peers": {},
+    "read_my_memory": {"section": "long_term"},
+    "save_my_memory": {"section": "long_term", "content": 1},
+    "my_events": {},
+    "ack_event": {"event_id": "e", "claim_id": NO_CLAIM},
 }
-"""Arguments of each tool, beside the branch; only that nobody but its agent gets through is tried here."""
+"""Arguments of each tool, beside its branch or agent; only that nobody but that agent gets through is tried here."""
+
+OF_MEMORY = {"read_my_memory", "save_my_memory", "my_events", "ack_event"}
 
 
 async def mcp(run: Run, token: str | None, method: str, **params: Any):
@@ -272,9 +302,10 @@ async def mcp(run: Run, token: str | None, method: str, **params: Any):
 async def test_every_tool_is_refused_to_whom_its_branch_is_not(run):
     listed = (await mcp(run, run.tokens["owner"], "tools/list")).json()["result"]["tools"]
     assert {tool["name"] for tool in listed} == CALLS.keys()
-    at = {"namespace": run.place.namespace, "branch": run.parameters["branch"]}
     for name, arguments in CALLS.items():
-        for caller in ("other", "viewer", "reviewer", "publisher", "exporter", "stranger", "elsewhere", "revoked"):
+        at = {"namespace": run.place.namespace}
+        at |= {"agent": "owner"} if name in OF_MEMORY else {"branch": run.parameters["branch"]}
+        for caller in sorted(CALLERS.keys() - {"owner"}):
             if name in {"peers", "view_conflicts"} and caller in {"other", "viewer", "reviewer", "publisher"}:
                 continue  # whoever may follow the Baseline, or see its candidates or the branch
             answer = await mcp(run, run.tokens[caller], "tools/call", name=name, arguments={**at, **arguments})

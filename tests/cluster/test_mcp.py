@@ -70,7 +70,8 @@ async def test_an_agent_works_through_a_whole_run(place, agent, branch, way):
     async with how as client:
         assert {tool.name for tool in (await client.list_tools()).tools} >= {
             "recall", "read_record", "write_private", "submit_findings", "follow_updates", "view_conflicts",
-            "complete_run", "checkpoint", "restore", "peers",
+            "complete_run", "checkpoint", "restore", "peers", "read_my_memory", "save_my_memory", "my_events",
+            "ack_event",
         }  # fmt: skip
         base = given(await client.call_tool("read_record", {**at, "key": "build/cache"}))
         assert (base["layer"], base["content"]) == ("base", "Warm the cache first.")
@@ -126,6 +127,51 @@ async def test_an_agent_works_through_a_whole_run(place, agent, branch, way):
         assert (closed["last_submitted_sequence"], closed["closed_at"] is not None) == (2, True)
         over = refused(await client.call_tool("write_private", {**at, "key": key, "content": 1}))
         assert (over["code"], "Fork a new branch" in over["hint"]) == ("Conflict", True)
+
+
+@pytest.mark.parametrize("way", ["2026-07-28", "legacy", "stdio"])
+async def test_an_agent_remembers_and_hears_of_its_other_sessions(place, agent, way):
+    name = f"mcp-{way}"
+    place.account(name, "anabranch-agent")
+    platform = await place.client("mcp-chat", "anabranch-platform")
+    exchange = {
+        "exchange_id": f"room/{way}", "kind": "exchange.direct", "surface": {"pod_id": "room", "label": "Build"},
+        "participants": [{"agent_id": name}], "turns": [{"sender": "bob", "content": "Use the large pool."}],
+    }  # fmt: skip
+    assert (await place.raw(platform, "POST", "exchanges", json=exchange)).status_code == 200
+    at = {"namespace": place.namespace, "agent": name}
+    how = over_stdio(place, name) if way == "stdio" else tools(place, name, mode=way)
+    async with how as client:
+        saved = given(await client.call_tool("save_my_memory", {**at, "section": "long_term", "content": {"a": 1}}))
+        late = await client.call_tool(
+            "save_my_memory", {**at, "section": "long_term", "content": 2, "if_revision": "0"}
+        )
+        assert (refused(late)["code"], refused(late)["revision"]) == ("PreconditionFailed", saved["revision"])
+        closed = refused(await client.call_tool("save_my_memory", {**at, "section": "system_exchanges", "content": []}))
+        assert (closed["code"], closed["status"], closed["section"]) == ("SectionNotWritable", 403, "system_exchanges")
+        day = {**at, "section": "daily", "item": "2026-11-30"}
+        given(await client.call_tool("save_my_memory", {**day, "content": ["tried"], "visibility": "instances"}))
+        assert given(await client.call_tool("read_my_memory", day))["sections"][0]["content"] == ["tried"]
+        days = given(await client.call_tool("read_my_memory", {**at, "section": "daily"}))["sections"]
+        assert [one["item"] for one in days] == ["2026-11-30"]
+        seen = {**at, "instance": "night", "section": "daily", "siblings": True}
+        assert given(await client.call_tool("read_my_memory", seen))["sections"] == days
+        whole = given(await client.call_tool("read_my_memory", at))
+        assert [entry["seen"] for entry in whole["exchanges"]["entries"]] == [False]
+
+        (event,) = given(await client.call_tool("my_events", {**at, "wait_seconds": 5}))["events"]
+        assert event["data"]["memoryDigest"]["entries"][0]["takeaway"] == "Use the large pool."
+        assert event["data"]["exchangeId"] == f"room/{way}"
+        done = {**at, "event_id": event["id"], "claim_id": event["claimid"]}
+        assert given(await client.call_tool("ack_event", done))["status"] == "acked"
+        assert given(await client.call_tool("ack_event", done))["status"] == "acked"
+        lost = await client.call_tool("ack_event", {**done, "error": "too late"})
+        assert refused(lost)["code"] == "ClaimLost"
+        exchanges = {**at, "section": "system_exchanges"}
+        entries = given(await client.call_tool("read_my_memory", exchanges))["exchanges"]["entries"]
+        assert [(entry["kind"], entry["seen"]) for entry in entries] == [("exchange.direct", True)]
+        other = await client.call_tool("read_my_memory", {**at, "agent": "mcp-agent"})
+        assert refused(other)["code"] == "NotFound"
 
 
 async def test_a_tool_is_refused_as_its_routes_are(place, agent, branch):

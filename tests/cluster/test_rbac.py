@@ -31,6 +31,8 @@ VIRTUAL = {
     ("consolidationjobs/review", "update"),
     ("agents", "use"),
     ("agents", "delegate"),
+    ("agents/memory", "update"),
+    ("exchanges", "create"),
 }
 WRITES = {
     (kind, verb) for kind in ("baselines", "branches", "consolidationjobs") for verb in ("create", "patch", "delete")
@@ -46,8 +48,10 @@ ROLES = {
         ("branches", "create"),
         ("baselines/fork", "create"),
         ("branches/data", "update"),
+        ("agents/memory", "update"),
         ("scopes", "write"),
     },
+    "anabranch-platform": {("exchanges", "create")},
     "anabranch-reviewer": {
         *READS,
         *SEES,
@@ -122,7 +126,7 @@ def test_a_namespaces_admin_hands_out_the_roles_and_no_more(installed, namespace
     user = "lead@example.org"
     installed.kubectl("create", "rolebinding", "lead", "--clusterrole=admin", f"--user={user}", f"-n{namespace}")
     bind = ("create", "rolebinding", "--user=somebody", f"-n{namespace}", f"--as={user}")
-    for role in ("anabranch-agent", "anabranch-reviewer", "anabranch-publisher", "anabranch-viewer"):
+    for role in (name for name in ROLES if name.startswith("anabranch-")):
         installed.kubectl(*bind, role, f"--clusterrole={role}")
     for role in ("anabranch-operator", "anabranch-operator-served", "anabranch-api", "cluster-admin"):
         with pytest.raises(DevclusterError, match="forbidden"):

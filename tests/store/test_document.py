@@ -60,7 +60,10 @@ async def served(db, database):
 
 def explore(served, operation, mode):
     """Send what the document allows, or what it does not; half of it about what is there."""
-    there = {"baseline": "facts", "branch": "run", "manifest": "current", "key": "a"}
+    there = {
+        "baseline": "facts", "branch": "run", "manifest": "current", "key": "a", "agent": "ada", "instance": "default",
+        "section": "daily", "item": "2026-11-30",
+    }  # fmt: skip
 
     @settings(
         max_examples=EXAMPLES,
@@ -77,6 +80,8 @@ def explore(served, operation, mode):
             parameters = {**there, "namespace": namespace}
             for name in parameters.keys() & (case.path_parameters or {}).keys():
                 case.path_parameters[name] = parameters[name]
+        if isinstance(case.body, dict) and "wait_seconds" in case.body:
+            case.body["wait_seconds"] = min(case.body["wait_seconds"], 1)  # it is the answer that is looked at
         case.call_and_validate(base_url=served.url, headers={"Authorization": "Bearer ada"}, checks=CHECKS, timeout=30)
 
     send()

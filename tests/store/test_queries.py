@@ -90,7 +90,7 @@ WITHOUT_LINE = {
 """Queries that take no line, each with the reason."""
 
 
-OF_AGENTS = ("envelopes", "sections", "exchanges", "agent_events")
+OF_AGENTS = ("envelopes", "sections", "exchanges", "agent_events", "agent_queue")
 """Modules whose tables belong to agents: their keys begin with namespace, agent and instance instead of the line."""
 
 

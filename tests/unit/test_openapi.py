@@ -107,7 +107,7 @@ def test_it_is_a_3_1_document_with_unique_operation_ids():
 
 def test_each_grant_of_the_table_that_routes_can_ask_for_is_asked_by_one():
     asked = {(row["resource"], row["verb"]) for item in OPERATIONS for row in item.values[2][GRANT]}
-    operators = {grants.FORK, grants.USE_AGENT_ID, grants.SCOPE_TOMBSTONE}
+    operators = {grants.FORK, grants.SCOPE_TOMBSTONE}
     assert {(row.resource, row.verb) for row in grants.TABLE if row not in operators} == asked
 
 

@@ -10,6 +10,7 @@ from anabranch.api.document import document
 from anabranch.api.mcp import Tools
 from anabranch.api.parts import Parts
 from anabranch.api.routes import (
+    agent_events,
     archives,
     baselines,
     branches,
@@ -21,6 +22,7 @@ from anabranch.api.routes import (
     jobs,
     kv,
     mcp,
+    memory,
     peers,
     quality,
     runs,
@@ -29,6 +31,7 @@ from anabranch.api.routes import (
 
 ROUTERS = (
     *(health, baselines, archives, exports, events, branches, findings, evidence, jobs, runs, peers, search, quality),
+    *(memory, agent_events),
     *(mcp, kv),  # the latter has a route for all that it does not have
 )
 

@@ -7,9 +7,11 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from anabranch.model.agent_events import ClaimRequest, EventAck, EventFailure
 from anabranch.model.answers import Problem
 from anabranch.model.cloudevents import CloudEvent
 from anabranch.model.kv import KvCheckpointRequest, KvError, MemorySearch, RememberRequest
+from anabranch.model.memory import ExchangePost, MemorySync, PutSection
 from anabranch.model.objects import FindingBatch, RunCompletion
 from anabranch.model.requests import BranchRequest, BulkBatches, PrivateWrite, ReviewRequest
 from anabranch.model.runs import CheckpointWrite, CursorWrite, PresenceWrite
@@ -19,14 +21,20 @@ REQUESTS: Final[tuple[type[BaseModel], ...]] = (
     BranchRequest,
     BulkBatches,
     CheckpointWrite,
+    ClaimRequest,
     CloudEvent,
     CursorWrite,
+    EventAck,
+    EventFailure,
+    ExchangePost,
     FindingBatch,
     KvCheckpointRequest,
     KvError,
     MemorySearch,
+    MemorySync,
     PresenceWrite,
     PrivateWrite,
+    PutSection,
     RememberRequest,
     ReviewRequest,
     RunCompletion,

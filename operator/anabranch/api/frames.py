@@ -16,6 +16,7 @@ from anabranch.telemetry.of_api import FEED_ENDED
 
 if TYPE_CHECKING:
     from anabranch.domain.cursor import Sealer
+    from anabranch.model.agent_events import AgentEvent
     from anabranch.model.errors import AnabranchError
     from anabranch.store.events import EventRow
 
@@ -53,6 +54,12 @@ class Frames:
     def bookmark(self, position: Position) -> bytes:
         """A cursor alone: with no data, so that a browser notes it and tells nobody."""
         return f"id: {seal(self._sealer, self._line, position)}\nevent: {BOOKMARK}\n\n".encode()
+
+
+def agent_event(event: AgentEvent) -> bytes:
+    """An event of an agent."""
+    value = event.model_dump(mode="json", exclude={"subject"} if event.subject is None else None)
+    return f"event: {event.type}\ndata: {_json(value)}\n\n".encode()
 
 
 def opening() -> bytes:

@@ -18,6 +18,7 @@ from anabranch.feed.poll import Feed
 from anabranch.feed.waking import Waking
 from anabranch.identity import Grants, Identity
 from anabranch.kube.client import KubeClient
+from anabranch.memory.pushing import Pushes
 from anabranch.model.errors import InvalidInputError
 from anabranch.search.asking import Searcher
 from anabranch.store import migrate
@@ -59,6 +60,7 @@ class Parts:
         sealer: Makes and opens cursors.
         feed: Reads feeds.
         live: Streams them.
+        pushes: Streams events of agents.
         waking: Wakes those that wait for one.
         lags: How far behind followers are.
         exports: Bounds how many exports are made at once.
@@ -78,6 +80,7 @@ class Parts:
     sealer: Sealer
     feed: Feed
     live: Live
+    pushes: Pushes
     waking: Waking
     lags: Lags
     exports: asyncio.Semaphore
@@ -115,6 +118,7 @@ async def opened(settings: Settings) -> AsyncIterator[Parts]:
             sealer=sealer,
             feed=Feed(db, sealer, waking),
             live=Live(db, sealer, waking),
+            pushes=Pushes(db, waking),
             waking=waking,
             lags=Lags(),
             exports=asyncio.Semaphore(EXPORTS),

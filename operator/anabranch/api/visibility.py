@@ -8,6 +8,7 @@ from anabranch.baselines import read as baselines
 from anabranch.branches import read as branches
 from anabranch.consolidation import read as consolidation
 from anabranch.identity import Caller, Grant, grants
+from anabranch.model.memory import AgentKey
 from anabranch.store.branches import BranchRow
 from anabranch.store.jobs import JobRow
 from anabranch.store.lines import LineState
@@ -58,6 +59,18 @@ class OnJob:
     caller: Caller
     job: JobRow
     only_branch: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnAgent:
+    """An agent at what is its own.
+
+    Attributes:
+        who: Which of its instances the request is about.
+    """
+
+    caller: Caller
+    who: AgentKey
 
 
 async def see_job(parts: Parts, caller: Caller, job: JobRow) -> OnJob | None:

@@ -52,6 +52,8 @@ OWN_BRANCH: Final = Grant(
     "update",
     "branch",
 )
+OWN_MEMORY: Final = Grant("own agent memory and events", "agents/memory", "update", "agent id")
+POST_EXCHANGES: Final = Grant("post exchanges (chat platform)", "exchanges", "create")
 SEE_CANDIDATES: Final = Grant("see candidates, transitions", "consolidationjobs/review", "get", "job")
 DECIDE: Final = Grant("decide", "consolidationjobs/review", "update", "job", seen_by=SEE_CANDIDATES)
 SCOPE_READ: Final = Grant("read records of a scope", "scopes", "read", "scope")
@@ -71,6 +73,8 @@ TABLE: Final = (
     DELEGATE,
     USE_AGENT_ID,
     OWN_BRANCH,
+    OWN_MEMORY,
+    POST_EXCHANGES,
     SEE_CANDIDATES,
     DECIDE,
     SCOPE_READ,

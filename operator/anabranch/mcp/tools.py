@@ -14,7 +14,7 @@ from mcp_types import Tool as ListedTool
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
-from anabranch.model.crd.base import Name, Namespace
+from anabranch.model.crd.base import LongToken, Name, Namespace, Token
 from anabranch.model.wire import Wire
 
 if TYPE_CHECKING:
@@ -30,6 +30,14 @@ class AtBranch(Wire):
 
     namespace: Namespace = Field(description="of the Branch")
     branch: Name = Field(description="its id (br_…) or its resource's name")
+
+
+class AtAgent(Wire):
+    """What the tools of an agent's memory begin with: whose it is."""
+
+    namespace: Namespace = Field(description="of your ServiceAccount")
+    agent: LongToken = Field(description="your agent id: your ServiceAccount's name, unless you were given another")
+    instance: Token = Field(default="default", description="which of your instances; your sessions share one")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,5 +29,11 @@ async def claim(conn: Connection, *, namespace: str, agent_id: str, service_acco
         Name of the ServiceAccount that the id belongs to: the given one, or another.
     """
     await _sql.claim(conn, namespace=namespace, agent_id=agent_id, service_account=service_account)
-    owner: str = await _sql.owner(conn, namespace=namespace, agent_id=agent_id)
-    return owner
+    taken: str = await _sql.owner(conn, namespace=namespace, agent_id=agent_id)
+    return taken
+
+
+async def owner(conn: Connection, *, namespace: str, agent_id: str) -> str | None:
+    """Name of the ServiceAccount that an agent id belongs to; None: nobody has taken it."""
+    found: str | None = await _sql.owner(conn, namespace=namespace, agent_id=agent_id)
+    return found

@@ -27,9 +27,12 @@ FEED_LAG: Final = API.histogram(
 
 FOLLOWERS: Final = API.reading("feed_followers", "Streams of feeds that are open.")
 
+AGENT_STREAMS: Final = API.reading("agent_event_streams", "Streams of agents' events that are open.")
+
 FEED_ENDED: Final = API.counter(
     "feed_streams_ended_total",
-    "Streams that the API ended, by the code of the problem: Ending and Unauthenticated are in the course of things.",
+    "Streams that the API ended, of feeds and of agents' events, by the code of the problem: Ending and "
+    "Unauthenticated are in the course of things.",
     "code",
 )
 

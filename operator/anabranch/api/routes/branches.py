@@ -1,6 +1,5 @@
 """Branches, the private overlay, and what the layers of a branch show."""
 
-import re
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
@@ -8,6 +7,7 @@ from pydantic import Field
 
 from anabranch.api.access import Granted, Namespaced, OfBranch, OfOwnBranch
 from anabranch.api.bodies import JsonBody
+from anabranch.api.conditions import expected
 from anabranch.api.paging import PageQuery, Pager, QueryModel
 from anabranch.api.parts import WithParts
 from anabranch.api.replies import ASK_AGAIN, kept, reply, reply_json
@@ -16,7 +16,7 @@ from anabranch.api.visibility import InNamespace, OnBranch, base_scopes, visible
 from anabranch.branches import creation, layers, private, read
 from anabranch.identity import grants
 from anabranch.model.answers import BranchPage, BranchPending, PrivatePage, PrivateRecord, ViewedRecord
-from anabranch.model.errors import ConflictError, InvalidInputError, PreconditionFailedError
+from anabranch.model.errors import ConflictError, PreconditionFailedError
 from anabranch.model.objects import BranchManifest
 from anabranch.model.requests import BranchRequest, PrivateWrite
 from anabranch.model.stored import with_items
@@ -28,8 +28,6 @@ AtBranch = Annotated[OnBranch, Depends(OfBranch(grants.SEE_BRANCH))]
 AtOwnBranch = Annotated[OnBranch, Depends(OfOwnBranch(grants.OWN_BRANCH))]
 AtView = Annotated[OnBranch, Depends(OfOwnBranch(grants.OWN_BRANCH, grants.READ_RECORDS, grants.SCOPE_READ))]
 RecordKey = Annotated[Key, Path(alias="key")]
-
-_REVISION = re.compile(r'"(0|[1-9][0-9]{0,17})"')
 
 _creating: dict[str, object] = {}
 may_fail(_creating, ConflictError)
@@ -138,7 +136,7 @@ async def put_private(
         content=body.content,
         scope=body.scope,
         visibility=body.visibility,
-        expected=_expected(request),
+        expected=expected(request),
         readable=await base_scopes(parts, at),
         based_on=body.base_revision,
     )
@@ -150,7 +148,7 @@ async def put_private(
 )
 async def delete_private(at: AtOwnBranch, key: RecordKey, parts: WithParts, request: Request) -> Response:
     """Delete a record of the private overlay; with `If-Match` only that revision."""
-    revision = await private.delete(parts.db, branch=at.branch, key=key, expected=_expected(request))
+    revision = await private.delete(parts.db, branch=at.branch, key=key, expected=expected(request))
     return Response(status_code=204, headers={"ETag": f'"{revision}"'})
 
 
@@ -159,18 +157,3 @@ async def view(at: AtView, key: RecordKey, parts: WithParts, query: Annotated[Vi
     """A record of one layer, or as they lie over each other, naming its layer and revision."""
     scopes = () if query.layer == "private" else await base_scopes(parts, at)
     return reply_json(await layers.view(parts.db, at.branch, key, layer=query.layer, scopes=scopes))
-
-
-def _expected(request: Request) -> int | None:
-    """The revision that a write demands; 0: none; None: whatever is there."""
-    match, none_match = request.headers.get("if-match"), request.headers.get("if-none-match")
-    if match is None and none_match is None:
-        return None
-    if match is None and none_match == "*":
-        return 0
-    if none_match is None and match is not None and (tag := _REVISION.fullmatch(match.strip())):
-        return int(tag[1])
-    raise InvalidInputError(
-        "The precondition is not understood.",
-        hint='Send If-Match: "<revision>" with the ETag that you have, or If-None-Match: * for a new record.',
-    )

@@ -13,7 +13,7 @@ from anabranch.model.answers import Health
 from anabranch.model.errors import AnabranchError
 from anabranch.store import migrate
 from anabranch.telemetry.common import read_pool
-from anabranch.telemetry.of_api import FOLLOWERS, LINE_LAG
+from anabranch.telemetry.of_api import AGENT_STREAMS, FOLLOWERS, LINE_LAG
 
 _log = structlog.get_logger(__name__)
 
@@ -78,10 +78,11 @@ class Inner:
         return {"version": __version__}
 
     def measure(self) -> None:
-        """Look at the pool, at how many follow, and at how far they are behind."""
+        """Look at the pool, at how many streams there are, and at how far they are behind."""
         read_pool(self._parts.db.use())
         LINE_LAG.set(self._parts.lags.worst())
         FOLLOWERS.set(len(self._parts.live))
+        AGENT_STREAMS.set(len(self._parts.pushes))
 
 
 async def examined(parts: Parts) -> dict[str, str]:
