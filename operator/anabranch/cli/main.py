@@ -30,6 +30,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "search": ("anabranch.cli.search:command", "Search a Baseline, or what a branch sees."),
     "quality": ("anabranch.cli.quality:command", "Measure whether a memory answers what it is for."),
     "feed": ("anabranch.cli.feed:command", "Follow what is published."),
+    "memory": ("anabranch.cli.memory:command", "See what an agent remembers, was told, and is to be told."),
     "mcp": ("anabranch.cli.mcp:command", "Offer an agent's tools by the Model Context Protocol."),
     "job": ("anabranch.cli.job:command", "See and review consolidation jobs."),
     "ui": ("anabranch.cli.ui:command", "Open the review page in your browser, through your kubeconfig."),
