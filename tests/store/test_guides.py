@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import asyncio
 import inspect
+import json
 import re
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
+from tests.store.chatting import told
 from tests.store.world import AGENTS, TEAM
 
 from anabranch.client.worker import worker as workers
@@ -72,6 +74,49 @@ async def test_an_agent_in_python_goes_through_its_whole_run(handbook):
     assert branch.phase == "Completed"
     assert isinstance(await client.batch(AGENTS, branch.branch_id, 1), Receipt)
     assert (await client.get_private(AGENTS, branch.branch_id, "notes/1")).content == {"tried": "more memory"}
+
+
+@pytest.mark.skipif(not (shutil.which("jq") and shutil.which("curl")), reason="the guide's commands need curl and jq")
+async def test_a_runtime_author_follows_the_page_on_memory(handbook):
+    await told(handbook.served, said="Use the 16 GiB pool until Friday.")
+    api = f"API={handbook.served.url}/v1/namespaces/{AGENTS}\nTOKEN=ada\n"
+    script = "\n".join(
+        re.sub(r"^(API|TOKEN)=.*\n", "", block, flags=re.MULTILINE) for block in blocks("memory.md", "sh")
+    )
+    process = await asyncio.create_subprocess_exec(
+        "bash",
+        "-c",
+        f"set -euo pipefail\n{api}{script}",
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    said = (await process.communicate())[0].decode()
+    assert process.returncode == 0, said
+    assert "event: dev.anabranch.agent.exchange.direct" not in said, "the one that waited was acknowledged"
+    shown = json.loads(re.search(r"^\{\n  \"type\".*?^\}", said, re.MULTILINE | re.DOTALL)[0])
+    (printed,) = blocks("memory.md", "json")
+    told_there = json.loads(printed)
+    assert shown.keys() == told_there.keys()
+    assert shown["digest"].keys() == told_there["digest"].keys()
+    assert shown["digest"]["entries"][0].keys() == told_there["digest"]["entries"][0].keys()
+
+    as_context, in_python = blocks("memory.md", "python")
+    names = {}
+    exec(as_context, names)
+    context = names["as_context"](json.loads((handbook.folder / "claimed.json").read_text())["events"][0])
+    assert "in Build chat with bob/default: 'Use the 16 GiB pool until Friday.'" in context
+    assert names["as_context"]({"data": {"memoryDigest": {"entries": [], "omitted": 0}}}) == ""
+
+    client = await handbook.served.client()
+    seen = (await client.system_exchanges(AGENTS, "ada")).entries
+    assert [entry.seen for entry in seen] == [False, True], "the latter was acknowledged, the former posted by the page"
+    code = compile(in_python, "memory.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    running = asyncio.ensure_future(eval(code, names))
+    async with asyncio.timeout(10):
+        while [one.status async for one in client.queued_events(AGENTS, "ada")] != ["acked"] * 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    running.cancel()
+    await asyncio.wait([running])
 
 
 @pytest.mark.parametrize("page", ["python.md", "langgraph.md"])
