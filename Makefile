@@ -81,6 +81,10 @@ chaos: venv ## Kill the operator at every durable step of a job, many times over
 bench: $(VENV)/.benchmarks ## Measure every row of benchmarks/ next to its peer: some minutes on a quiet machine
 	$(BIN)/python -m benchmarks $(if $(BENCH),$(BENCH),all) $(BENCH_FLAGS)
 
+.PHONY: experiments
+experiments: venv ## Ask a memory before and after consolidation, and show what docs/quality.md tells of it
+	$(PYTEST) --quiet --capture=no -p no:randomly tests/store/test_quality_experiments.py
+
 .PHONY: image
 image: venv ## Build the container image, with docker or without, and save it in artifacts/
 	$(BIN)/python -m anabranch.devcluster image

@@ -278,7 +278,7 @@ def _key(service: str, attribute: _Attribute) -> str:
 
 
 def notes(records: Sequence[Statement], *, count: int, seed: int = SEED) -> list[Statement]:
-    """What agents write down when nobody asks what for: true, about the same things, in the same words, and no use.
+    """What agents write down when nobody asks what for: true, filed where it belongs, in the same words, and no use.
 
     Args:
         records: What is known.
@@ -291,6 +291,6 @@ def notes(records: Sequence[Statement], *, count: int, seed: int = SEED) -> list
         service, name = chance.choice(records).key.split("/")[1:]
         attribute = next(one for one in _ATTRIBUTES if one.name == name)
         question = attribute.question.format(service=service)
-        text = chance.choice(("{q}: looked it up again.", "Checked {q}, as known.", "Was asked for {q}; answered."))
-        made.append(Statement(f"notes/run-{number:05}", text.format(q=question)))
+        text = chance.choice(("Asked for the {q}. Looked the {q} up.", "{q}? Checked the {q}: nothing new."))
+        made.append(Statement(f"services/{service}/{name}/run-{number:05}", text.format(q=question)))
     return made
