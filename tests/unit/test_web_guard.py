@@ -64,6 +64,7 @@ class FakeDesk:
             "/baselines/facts": self.baseline,
             "/baselines/facts/manifests": {**page, "items": [self.manifest]},
             "/baselines/facts/manifests/1": self.manifest,
+            "/baselines/facts/quality": self.quality,
             "/baselines/facts/peers": {**page, "items": [self.peer]},
         }
         if path == f"/jobs/j-held/evidence/{HASH}":
@@ -81,6 +82,14 @@ class FakeDesk:
         replica = {"max_age_seconds": 1, "on_revoke": "Keep"}
         line = {"namespace": "memory", "name": "facts", "line_id": "ln", "suspended": False, "replica": replica}
         return {**line, **nothing, **counts, "current": self.reference, "head": self.reference}
+
+    @property
+    def quality(self):
+        ages = dict.fromkeys(("week", "month", "quarter", "year", "older", "undated"), 0)
+        counts = {"records": 3, "sourced": 2, "verified": 1}
+        point = {**counts, "generation": 1, "published_at": "2026-11-30T10:00:00Z"}
+        now = {"manifest": self.reference, "total": {**counts, "ages": ages}, "scopes": [], "history": [point]}
+        return {**now, "open_conflicts": 0, "duplicates_removed": 0}
 
     @property
     def manifest(self):
@@ -321,6 +330,15 @@ async def test_evidence_is_shown_as_the_text_that_it_is(browser, desk):
     assert '<pre class="proof"' not in (await browser.get(JOB)).text
     desk.evidence = "é".encode() * 5_000
     assert "é…</pre>" in (await browser.get(JOB)).text
+
+
+async def test_a_history_tells_what_can_be_counted(browser):
+    page = await browser.get(HISTORY)
+    assert re.findall(r"<dt>(.*?)</dt><dd><b>(\d+)</b>", page.text) == [
+        ("records", "3"),
+        ("with a source", "2"),
+        ("verified", "1"),
+    ]
 
 
 async def test_every_answer_is_inert_and_kept_by_nobody(browser):

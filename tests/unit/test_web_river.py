@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from anabranch.web.pages.baselines import Run, river
+from anabranch.web.pages.baselines import Run, curves, river
 
 
 def manifest(generation: int, records: int, branch: str | None = None):
@@ -58,3 +58,19 @@ def test_generations_tell_how_many_records_came_or_went():
 def test_of_a_run_that_one_may_not_see_its_peers_tell():
     assert Run(branch=None, peer=SimpleNamespace(state="stale")).live
     assert Run(branch=SimpleNamespace(phase="Expired"), peer=None).state == "expired"
+
+
+def point(records: int, sourced: int, verified: int | None):
+    return SimpleNamespace(records=records, sourced=sourced, verified=verified)
+
+
+def test_counts_are_drawn_to_one_scale_the_oldest_on_the_left():
+    records, sourced, verified = curves([point(4, 2, 1), point(2, 0, None)])
+    assert (records.now, records.points) == (4, "0.0,15.0 100.0,1.0")
+    assert (sourced.now, sourced.points) == (2, "0.0,29.0 100.0,15.0")
+    assert (verified.now, verified.points) == (1, "100.0,22.0")  # nobody had to look before
+
+
+def test_an_empty_baseline_makes_no_curve_and_one_generation_a_point():
+    assert curves([]) == curves([point(0, 0, 0)] * 2) == []
+    assert [curve.points for curve in curves([point(2, 1, 0)])] == ["0.0,1.0", "0.0,15.0", "0.0,29.0"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from anabranch.client.transport import path
 from anabranch.model.answers import ManifestPage
-from anabranch.model.errors import ForbiddenError
+from anabranch.model.errors import ForbiddenError, NotFoundError
 from anabranch.web import reading
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
+    from anabranch.model.answers import QualityCounts, QualityPoint
     from anabranch.model.objects import AgentPresence, BaselineManifest, BranchManifest
     from anabranch.web.visit import Visit
 
@@ -71,6 +72,21 @@ class Bend:
     below: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """How a count went over generations.
+
+    Attributes:
+        name: What was counted.
+        now: The newest count; None: nobody had to look.
+        points: Of a polyline in a box of 100 by 30, the oldest generation on the left.
+    """
+
+    name: str
+    now: int | None
+    points: str
+
+
 async def index(visit: Visit) -> Response:
     """All Baselines that the visitor may see."""
     namespaces = await visit.desk.namespaces()
@@ -92,6 +108,7 @@ async def history(visit: Visit) -> Response:
         "history.html",
         baseline=baseline,
         bends=bends,
+        curves=await _curves(visit, namespace, name) if cursor is None else [],
         others=[] if cursor else [run for key, run in known.items() if key not in drawn and run.live],
         cursor=page.next_cursor,
         first=cursor is None,
@@ -129,6 +146,39 @@ def river(manifests: Sequence[BaselineManifest], runs: Mapping[str, Run], *, who
         )
         for manifest, before in zip(manifests, older, strict=True)
     ]
+
+
+def curves(points: Sequence[QualityPoint | QualityCounts]) -> list[Curve]:
+    """What was counted of some generations, newest first, to one scale."""
+    told = list(reversed(points))
+    top = max((point.records for point in told), default=0)
+    if top == 0:
+        return []
+    width = 100 / max(len(told) - 1, 1)
+    return [
+        Curve(
+            name=name,
+            now=counts[-1],
+            points=" ".join(
+                f"{width * place:.1f},{29 - 28 * count / top:.1f}"
+                for place, count in enumerate(counts)
+                if count is not None
+            ),
+        )
+        for name, counts in (
+            ("records", [point.records for point in told]),
+            ("with a source", [point.sourced for point in told]),
+            ("verified", [point.verified for point in told]),
+        )
+    ]
+
+
+async def _curves(visit: Visit, namespace: str, name: str) -> list[Curve]:
+    try:
+        quality = await visit.client.quality(namespace, name, history=GENERATIONS)
+    except (NotFoundError, ForbiddenError):
+        return []
+    return curves([quality.total, *quality.history]) if quality.total is not None else []
 
 
 async def _runs(visit: Visit, namespace: str, name: str) -> dict[str, Run]:
