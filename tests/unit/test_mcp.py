@@ -66,7 +66,9 @@ def test_a_tool_that_changes_nothing_says_so():
     assert {name for name, hint in hints.items() if hint.read_only_hint} == {
         "recall", "read_record", "view_conflicts", "restore", "peers",
     }  # fmt: skip
-    assert {name for name, hint in hints.items() if not hint.idempotent_hint} == {"submit_findings"}
+    assert {name for name, hint in hints.items() if not hint.idempotent_hint} == {
+        "submit_findings", "my_events",
+    }  # fmt: skip
     assert all(hint.open_world_hint is False for hint in hints.values())
 
 

@@ -44,7 +44,7 @@ class MyMemory(Wire):
 class SaveMyMemory(AtAgent):
     """What to write, and where."""
 
-    section: SectionName
+    section: SectionName = Field(description="long_term, dedup_state, shared, daily or relationships")
     item: ItemName | None = Field(
         default=None, description="of daily the date (YYYY-MM-DD), of relationships the other instance"
     )
@@ -52,7 +52,7 @@ class SaveMyMemory(AtAgent):
     visibility: MemoryVisibility | None = Field(
         default=None, description="instances: your other instances may read it; default: private"
     )
-    source: Source = "mcp"
+    source: Source = Field(default="mcp", description="who writes it, in your own words")
     if_revision: Revision | None = Field(
         default=None, description='only over the revision that you saw; "0": only if there is none'
     )
