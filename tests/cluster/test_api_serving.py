@@ -17,6 +17,7 @@ PARAMETERS = {
     "baseline": BASELINE, "manifest": "1", "key": "k", "sha256": DIGEST, "branch": "b", "sequence": "1",
     "checkpoint": "c", "space": "s", "agent": "a", "session": "s", "instance": "i", "section": "long_term", "item": "x",
     "event": "e",
+    "retraction": f"retr_{'0' * 26}_{'0' * 26}",
 }  # fmt: skip
 OPERATIONS = [
     (method.upper(), path, "requestBody" in operation)

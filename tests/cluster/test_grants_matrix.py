@@ -92,6 +92,7 @@ ABSENT = {
     "GET branches/{branch}/completion",  # the run goes on
     "GET baselines/{baseline}/archives/{sha256}",  # nobody uploaded one
     "HEAD baselines/{baseline}/archives/{sha256}",
+    "GET baselines/{baseline}/retractions/{retraction}",  # nobody has asked for one
 }
 """Where the right caller is told that there is nothing."""
 
@@ -155,6 +156,7 @@ async def run(place):
         "baseline": BASELINE, "manifest": "1", "fact": "build/cache", "sha256": digest.rpartition(":")[2],
         "branch": name, "sequence": "1", "checkpoint": "cp-1", "space": "space", "agent": "owner", "session": "s",
         "instance": "default", "section": "long_term", "item": "2026-11-30",
+        "retraction": f"retr_{'0' * 26}_{'0' * 26}",
     }  # fmt: skip
     run = Run(place, parameters, tokens)
     jobs = (await place.raw(owner, "GET", "jobs")).json()["items"]

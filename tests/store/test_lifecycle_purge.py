@@ -11,9 +11,11 @@ from tests.store.branching import blocked, fill_namespace
 from tests.store.building import version
 from tests.store.world import AGENTS, AUTOMATIC, TEAM, World, decisions
 
-from anabranch.consolidation import schedule, work
+from anabranch.consolidation import deriving, retracting, schedule, work
+from anabranch.identity import Caller
 from anabranch.model.canonical import sha256
 from anabranch.model.errors import GoneError, NotFoundError
+from anabranch.model.requests import RetractionRequest
 from anabranch.quality import counting
 from anabranch.search import indexing
 from anabranch.store import (
@@ -109,9 +111,13 @@ async def a_life(world, *, name="facts", run="run"):
         await conn.execute("INSERT INTO released_hashes VALUES ($1, 'hash')", line)
         await conn.execute("INSERT INTO import_base VALUES ($1, 'a', 'shared', 'hash', 1)", line)
         await conn.execute("INSERT INTO agent_outbox VALUES ($1, 'one', 'run.completed', $2, '{}')", line, run)
+        await conn.execute("INSERT INTO derivations VALUES ($1, 'a', 1, 'b', 2, 'shared', 'hash')", line)
     await archive(world.db, line)
-    while await indexing.turn(world.db) or await counting.turn(world.db, every=timedelta()):
+    every = timedelta()
+    while await indexing.turn(world.db) or await deriving.turn(world.db) or await counting.turn(world.db, every=every):
         pass
+    asked = RetractionRequest(key="b", reason="it is wrong")
+    await retracting.request(world.db, line=line, scopes=["shared"], caller=Caller("eve"), body=asked)
     return line, branch, held
 
 

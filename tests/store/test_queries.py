@@ -45,6 +45,8 @@ WITHOUT_LINE = {
             "indexing.uncounted",
             "quality.next",
             "expiry.due",
+            "derivations.next",
+            "retractions.requested",
         ),
         "resources that have no line yet": (
             "waiting.upsert",
@@ -81,6 +83,7 @@ WITHOUT_LINE = {
             "restoring.more_live",
             "indexing.be_patient",
             "quality.be_patient",
+            "derivations.be_patient",
             "searching.be_brief",
             "searching.hash_joins",
         ),

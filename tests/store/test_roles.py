@@ -9,13 +9,13 @@ PUBLISHED = (
     "record_versions", "manifests", "trie_nodes", "events", "contents", "facts", "publications", "line_heads",
     "line_scopes", "restores", "candidates", "transitions", "waiting", "pruned_manifests",
     "released_hashes", "import_base", "rebases", "search_progress", "search_segments", "search_documents",
-    "search_words", "quality_progress", "quality_counts",
+    "search_words", "quality_progress", "quality_counts", "derivations", "derivation_progress",
 )  # fmt: skip
 RECEIVED = (
     "batches", "evidence", "private_records", "completions", "archives", "archive_chunks", "presence", "followers",
     "kv_namespaces", "kv_records", "kv_checkpoints", "agent_envelopes", "agent_exchanges", "agent_events",
 )  # fmt: skip
-ADDED = ("reviews", "checkpoints", "agents", "agent_receipts", "agent_outbox")
+ADDED = ("reviews", "checkpoints", "agents", "agent_receipts", "agent_outbox", "retractions")
 FORGOTTEN = ("agent_sections", "agent_section_history")
 
 

@@ -10,13 +10,15 @@ from uuid import uuid4
 from anabranch.baselines import reconcile as baselines
 from anabranch.branches import reconcile as branch_resources
 from anabranch.consolidation import jobs as job_resources
-from anabranch.consolidation import receipt, schedule, work
+from anabranch.consolidation import receipt, retracting, review, schedule, work
 from anabranch.consolidation.gathering import Gathering
 from anabranch.consolidation.services import Services
 from anabranch.consolidation.sources import SourceChecker, SourcesConfig, resolvers
+from anabranch.identity import Caller
 from anabranch.model.canonical import canonical_bytes, hash_text, sha256
 from anabranch.model.crd import BaselineResource, BranchResource, ConsolidationJobResource
 from anabranch.model.objects import batch_hash
+from anabranch.model.requests import DecisionRequest, RetractionRequest
 from anabranch.store import (
     branches,
     candidates,
@@ -27,20 +29,22 @@ from anabranch.store import (
     lines,
     manifests,
     records,
+    retractions,
     trie,
     waiting,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
-    from anabranch.identity import Caller, Grant
+    from anabranch.identity import Grant
     from anabranch.model.objects import Publication, Receipt
     from anabranch.store.branches import BranchRow
     from anabranch.store.candidates import CandidateRow
     from anabranch.store.database import Database
     from anabranch.store.jobs import JobRow
     from anabranch.store.lines import LineState
+    from anabranch.store.retractions import RetractionRow
 
 TEAM = "platform"
 AGENTS = "agents"
@@ -194,6 +198,38 @@ class World:
         batch["content_hash"] = batch_hash(batch)
         return await receipt.receive(self.db, branch=branch, submission=await receipt.read(canonical_bytes(batch)))
 
+    # Reviewers.
+
+    async def retract(self, line: str, key: str, *, by: str = "eve", revision: int | None = None) -> RetractionRow:
+        """Ask for a record to be withdrawn; its job waits for a review then."""
+        async with self.db.connection() as conn:
+            scopes = await lines.scopes(conn, line)
+        body = RetractionRequest(key=key, revision=revision and str(revision), reason="it was poisoned")
+        asked = await retracting.request(self.db, line=line, scopes=scopes, caller=Caller(by), body=body)
+        await self.work()
+        return await self.retraction(asked)
+
+    async def retraction(self, asked: RetractionRow) -> RetractionRow:
+        async with self.db.connection() as conn:
+            return await retractions.get(conn, line=asked.line, retraction_id=asked.retraction_id)
+
+    async def decide(self, job_id: str, action: str = "accept", *, by: str = "ada", keys: Collection[str] = ()) -> None:
+        """Decide on what waits in a job: all of it, or the candidates for some keys."""
+        async with self.db.connection() as conn:
+            job = await jobs.get(conn, job_id)
+        rows = [row for row in await self.candidates(job) if row.state == "waiting" and (not keys or row.key in keys)]
+        requests = [
+            DecisionRequest(
+                candidate_id=row.candidate_id,
+                content_hash=hash_text(row.content_hash),
+                base_revision=str(row.canonical_revision or 0),
+                action=action,
+                reason="so it is",
+            )
+            for row in rows
+        ]
+        await review.decide(self.db, job=job, caller=Caller(by), decisions=requests)
+
     # The operator.
 
     async def work(self, *, services: Services | None = None) -> None:
@@ -203,6 +239,7 @@ class World:
 
     async def work_once(self, *, services: Services | None = None) -> int:
         await schedule.make_jobs(self.db)
+        await retracting.turn(self.db)
         async with self.db.connection() as conn:
             claim = await leases.claim(conn, holder=self.holder, limit=10)
         for job in claim.jobs:

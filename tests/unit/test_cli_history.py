@@ -85,5 +85,12 @@ def test_a_diff_reads_as_a_count_then_each_record_in_full_then_the_others_by_key
     ]
 
 
+def test_a_mark_shows_as_what_it_changes():
+    marked = fact("one", "record:poison@3").model_copy(update={"retracted_sources": ("record:poison@3",)})
+    entry = Difference({"key": "a", "before": side(1), "after": side(4)}, fact("one", "record:poison@3"), marked)
+    lines = [click.unstyle(line) for line in report("t", [entry], limit=1)]
+    assert lines[-2:] == ["    - source record:poison@3", "    + source record:poison@3 (withdrawn)"]
+
+
 def test_no_difference_is_said_to_be_none():
     assert list(report("m/team: generation 1 to 1", [], limit=3)) == ["m/team: generation 1 to 1: no difference"]

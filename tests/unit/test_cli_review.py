@@ -63,6 +63,25 @@ def test_a_deletion_shows_what_goes():
     assert "    + (the key is deleted)" in lines
 
 
+def test_a_mark_shows_which_of_the_records_sources_are_withdrawn():
+    record = {**CANDIDATE["canonical"], "source_locators": ["https://x/same", "record:poison@3"]}
+    lines = told(
+        mark="sourceRetracted",
+        content=record["content"],
+        canonical=record,
+        sources=[{"locator": "record:poison@3", "status": "verified", "detail": ""}],
+        conflicting=False,
+        reason="",
+    )
+    assert lines[0] == "build/exit-137  scope team/build, sourceRetracted, waiting"
+    assert lines[3:] == [
+        "      text: Use a large pool.",
+        "      source https://x/same",
+        "    - source record:poison@3",
+        "    + source record:poison@3 (withdrawn)",
+    ]
+
+
 def test_a_candidate_cannot_paint_over_what_stands_beside_it():
     lines = told(content={"text": "\x1b[3A\x1b[2Jaccepted"}, key="build/\u202ekey")
     assert not set("".join(lines)) & set("\x1b\u202e")

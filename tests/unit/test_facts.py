@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -24,6 +25,25 @@ def test_the_bytes_are_fixed():
     assert b'"supersedes":["9007199254740993"]' in FACT.canonical()
     assert b'"validated_at":"2026-03-04T05:06:07.000089Z"' in FACT.canonical()
     assert FACT.hash == sha256(FACT.canonical())
+
+
+def test_a_fact_that_is_not_marked_has_the_bytes_that_it_had_before_there_were_marks():
+    assert b"retracted" not in FACT.canonical()
+    assert FACT.state == "reviewed"
+
+
+def test_a_mark_is_part_of_the_bytes():
+    marked = replace(FACT, retracted_sources=FACT.source_locators[:1])
+    members = {
+        "source_locators": list(FACT.source_locators),
+        "origin_runs": ["run_1"],
+        "validated_at": "2026-03-04T05:06:07.000089Z",
+        "supersedes": ["9007199254740993"],
+        "retracted_sources": list(FACT.source_locators[:1]),
+    }
+    assert marked.canonical() == rfc8785.dumps(members)
+    assert Fact.parse(marked.canonical()) == marked
+    assert marked.state == "sourceRetracted"
 
 
 def test_one_moment_has_one_form_whatever_its_zone():

@@ -20,6 +20,7 @@ class Candidate:
     branch_id: str | None = "br"
     origin_runs: tuple[str, ...] = ("run",)
     canonical_revision: int | None = None
+    mark: str | None = None
     conflicting: bool = False
 
 

@@ -21,6 +21,7 @@ from anabranch.api.routes import (
     health,
     jobs,
     kv,
+    lineage,
     mcp,
     memory,
     peers,
@@ -31,7 +32,7 @@ from anabranch.api.routes import (
 
 ROUTERS = (
     *(health, baselines, archives, exports, events, branches, findings, evidence, jobs, runs, peers, search, quality),
-    *(memory, agent_events),
+    *(lineage, memory, agent_events),
     *(mcp, kv),  # the latter has a route for all that it does not have
 )
 

@@ -13,7 +13,7 @@ from anabranch.model.cloudevents import CloudEvent
 from anabranch.model.kv import KvCheckpointRequest, KvError, MemorySearch, RememberRequest
 from anabranch.model.memory import ExchangePost, MemorySync, PutSection
 from anabranch.model.objects import FindingBatch, RunCompletion
-from anabranch.model.requests import BranchRequest, BulkBatches, PrivateWrite, ReviewRequest
+from anabranch.model.requests import BranchRequest, BulkBatches, PrivateWrite, RetractionRequest, ReviewRequest
 from anabranch.model.runs import CheckpointWrite, CursorWrite, PresenceWrite
 
 REQUESTS: Final[tuple[type[BaseModel], ...]] = (
@@ -36,6 +36,7 @@ REQUESTS: Final[tuple[type[BaseModel], ...]] = (
     PrivateWrite,
     PutSection,
     RememberRequest,
+    RetractionRequest,
     ReviewRequest,
     RunCompletion,
 )

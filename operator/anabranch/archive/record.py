@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _REQUIRED: Final = frozenset({"content", "content_hash", "key", "scope", "source_locators"})
-_HISTORY: Final = frozenset({"fact_hash", "origin_runs", "revision", "supersedes", "validated_at"})
+_HISTORY: Final = frozenset({"fact_hash", "origin_runs", "retracted_sources", "revision", "supersedes", "validated_at"})
 _REVISION_MAX: Final = 2**63 - 1
 _DECIMAL: Final = re.compile(r"[1-9][0-9]{0,18}")
 _INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z", re.ASCII)
@@ -42,6 +42,7 @@ class ArchiveRecord(NamedTuple):
         origin_runs: Runs whose findings it carries.
         revision: The line's revision that brought it; None where an import will give it one.
         supersedes: Revisions of the key that it replaced in a conflict.
+        retracted_sources: Those of its sources that were withdrawn since, or derived from what was.
         validated_at: When its sources were verified, RFC 3339 in UTC.
         fact_hash: Hash over the provenance, as the manifest commits to it.
         tombstone: Whether the key is deleted.
@@ -58,6 +59,7 @@ class ArchiveRecord(NamedTuple):
     validated_at: str | None = None
     fact_hash: ContentHash | None = None
     tombstone: bool = False
+    retracted_sources: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, *, key: str, scope: str, content: Any, source_locators: tuple[str, ...] = ()) -> ArchiveRecord:
@@ -111,7 +113,13 @@ def check_kind(record: ArchiveRecord, kind: str) -> None:
                 f"{record.key!r} supersedes revision {later[0]}, and is at {record.revision} itself.",
                 hint="A record supersedes earlier revisions only.",
             )
-    elif record.revision is not None or record.fact_hash or record.tombstone or record.supersedes:
+    elif (
+        record.revision is not None
+        or record.fact_hash
+        or record.tombstone
+        or record.supersedes
+        or record.retracted_sources
+    ):
         raise InvalidInputError(
             f"{record.key!r} has a history, in an import.", hint="An import gives records their first revision."
         )
@@ -126,6 +134,8 @@ def encode_record(record: ArchiveRecord) -> bytes:
     text += f',"key":{_quoted(record.key)}'
     if record.origin_runs:
         text += f',"origin_runs":[{",".join(map(_quoted, record.origin_runs))}]'
+    if record.retracted_sources:
+        text += f',"retracted_sources":[{",".join(map(_quoted, record.retracted_sources))}]'
     if record.revision is not None:
         text += f',"revision":"{record.revision}"'
     text += f',"scope":"{record.scope}","source_locators":[{",".join(map(_quoted, record.source_locators))}]'
@@ -219,6 +229,10 @@ def _history(members: Mapping[str, Any]) -> dict[str, Any]:
         history["fact_hash"] = _hash(members["fact_hash"])
     if "origin_runs" in members:
         history["origin_runs"] = _texts(members["origin_runs"], "origin_runs")
+    if "retracted_sources" in members:
+        history["retracted_sources"] = tuple(
+            map(check_locator, _texts(members["retracted_sources"], "retracted_sources"))
+        )
     if "revision" in members:
         history["revision"] = _revision(members["revision"])
     if "supersedes" in members:

@@ -138,6 +138,7 @@ def _pair(record: ArchiveRecord) -> Pair:
         origin_runs=record.origin_runs,
         validated_at=moment,
         supersedes=record.supersedes,
+        retracted_sources=record.retracted_sources,
     )
     if fact.hash != hash_bytes(record.fact_hash or ""):  # an export's records have one
         raise ArchiveDigestError(

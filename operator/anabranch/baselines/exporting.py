@@ -279,6 +279,7 @@ def _record(row: RecordRow) -> ArchiveRecord:
         origin_runs=fact.origin_runs,
         revision=row.revision,
         supersedes=fact.supersedes,
+        retracted_sources=fact.retracted_sources,
         validated_at=None if fact.validated_at is None else utc(fact.validated_at),
         fact_hash=hash_text(row.fact_hash),
         tombstone=row.tombstone,

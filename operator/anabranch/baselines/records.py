@@ -180,17 +180,21 @@ def fact(key: str, row: Version) -> PublishedFact:
         validated_at=origin.validated_at,
         supersedes=tuple(map(str, origin.supersedes)),
         tombstone=row.tombstone,
+        state=origin.state,
+        retracted_sources=origin.retracted_sources,
     )
 
 
 def fact_json(row: RecordRow) -> bytes:
     """A stored version as it travels, in JSON: what `fact` gives, without taking apart what is stored in JSON."""
+    origin = row.fact_body or _NO_ORIGIN
+    # No text in JSON holds an unescaped quote, so these bytes are the member's name.
+    state = '"sourceRetracted"' if b'"retracted_sources":' in origin else '"reviewed","retracted_sources":[]'
     head = (
         f'{{"key":{_quoted(row.key)},"revision":"{row.revision}","scope":"{row.scope}","content_hash":'
         f'"{hash_text(row.content_hash)}","fact_hash":"{hash_text(row.fact_hash)}","tombstone":'
-        f'{"true" if row.tombstone else "false"},"content":'
+        f'{"true" if row.tombstone else "false"},"state":{state},"content":'
     )
-    origin = row.fact_body or _NO_ORIGIN
     return b"".join((head.encode(), row.body or b"null", b",", origin[1:]))
 
 

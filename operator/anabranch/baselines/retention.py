@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from anabranch.domain.retention import RetentionPolicy, droppable, oldest_counted
 from anabranch.model.errors import GoneError
-from anabranch.store import database, indexing, lines, pruning, publish, reclaiming, retention, tombstones
+from anabranch.store import database, derivations, indexing, lines, pruning, publish, reclaiming, retention, tombstones
 from anabranch.telemetry import logs
 from anabranch.telemetry.of_operator import RETENTION_TURNS
 
@@ -40,6 +40,7 @@ _RELEASE_STEPS: Final = 200
 # and a transaction.
 _SWEPT_GENERATIONS: Final = 20
 _NODES: Final = 2_000
+_DERIVATIONS: Final = 2_000
 _EVENTS: Final = 2_000
 _HASHES: Final = 500
 _NAMES: Final = 2_000
@@ -140,7 +141,7 @@ async def _generations(db: Database, line: str, policy: RetentionPolicy, now: da
 
 
 async def _sweep(db: Database, line: str) -> None:
-    """Remove the versions and nodes that went out of sight with their manifests."""
+    """Remove the versions and nodes that went out of sight with their manifests, and derivations that ended so."""
     async with db.connection() as conn:
         gaps = await pruning.unswept(conn, line)
     if not gaps:
@@ -157,6 +158,10 @@ async def _sweep(db: Database, line: str) -> None:
     while place is not None:
         async with db.connection() as conn:
             place = await pruning.sweep_nodes(conn, line=line, place=place, limit=_NODES)
+    derived: derivations.Place | None = derivations.Place()
+    while derived is not None:
+        async with db.connection() as conn:
+            derived = await derivations.sweep(conn, line=line, place=derived, limit=_DERIVATIONS)
     async with db.transaction() as conn:
         swept = [generation for gap in gaps for generation in gap.generations]
         await pruning.mark_swept(conn, line=line, generations=swept)

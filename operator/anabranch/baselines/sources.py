@@ -172,7 +172,12 @@ def _read_archive(chunks: Iterable[bytes], digest: bytes) -> Iterator[ImportReco
 def _of_archived(record: ArchiveRecord) -> ImportRecord:
     validated_at = None if record.validated_at is None else datetime.fromisoformat(record.validated_at)
     # `supersedes` names revisions of the line that was exported: here they would name others.
-    fact = Fact(source_locators=record.source_locators, origin_runs=record.origin_runs, validated_at=validated_at)
+    fact = Fact(
+        source_locators=record.source_locators,
+        origin_runs=record.origin_runs,
+        validated_at=validated_at,
+        retracted_sources=record.retracted_sources,
+    )
     return ImportRecord(
         key=record.key,
         scope=record.scope,

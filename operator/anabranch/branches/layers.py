@@ -12,6 +12,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from anabranch.domain.facts import Fact
 from anabranch.feed.expiry import CursorExpiredError
 from anabranch.model.answers import ViewedRecord
 from anabranch.model.canonical import content_hash, hash_text
@@ -126,6 +127,10 @@ def _own(row: PrivateRow) -> bytes:
         content_hash=hash_text(row.content_hash),
         base_revision=str(row.base_revision),
         tombstone=False,
+        state="claim",
+        source_locators=(),
+        retracted_sources=(),
+        validated_at=None,
     )
     return with_content(record, row.body)
 
@@ -144,11 +149,16 @@ def _shared(key: str, record: RecordRow | None, base: RecordRow | None) -> bytes
         content_hash=content_hash(None),
         base_revision="0",
         tombstone=True,
+        state="reviewed",
+        source_locators=(),
+        retracted_sources=(),
+        validated_at=None,
     )
     return gone.model_dump_json().encode()
 
 
 def _wire(layer: Literal["base", "shared"], key: str, row: RecordRow) -> bytes:
+    origin = Fact() if row.fact_body is None else Fact.parse(row.fact_body)
     record = ViewedRecord.model_construct(
         layer=layer,
         key=key,
@@ -159,5 +169,9 @@ def _wire(layer: Literal["base", "shared"], key: str, row: RecordRow) -> bytes:
         content_hash=hash_text(row.content_hash),
         base_revision=str(row.revision),
         tombstone=row.tombstone,
+        state=origin.state,
+        source_locators=origin.source_locators,
+        retracted_sources=origin.retracted_sources,
+        validated_at=origin.validated_at,
     )
     return with_content(record, row.body or b"null")

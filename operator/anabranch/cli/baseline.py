@@ -36,13 +36,15 @@ COMMANDS: Final = {
     "check-proof": ("anabranch.cli.proof:check_proof", "Check such a proof, without any network."),
     "export": ("anabranch.cli.exporting:export", "Write a generation to a file, which leads to its root."),
     "check-archive": ("anabranch.cli.exporting:check_archive", "Check such a file, without any network."),
+    "trace": ("anabranch.cli.lineage:trace", "Show where a record comes from, and what was derived from it."),
+    "retract": ("anabranch.cli.lineage:retract", "Ask reviewers to withdraw a record, and to mark what came of it."),
     "rollback": ("anabranch.cli.rollback:rollback", "Point a Baseline back at an earlier generation."),
 }
 
 
 @click.group(cls=LazyGroup, lazy=COMMANDS)
 def command() -> None:
-    """See, compare, prove, verify, export and roll back baselines."""
+    """See, compare, prove, verify, export, trace and roll back baselines."""
 
 
 @command.command("list", short_help="List the Baselines that you may list.")

@@ -19,7 +19,7 @@ def describe(candidate: Mapping[str, Any]) -> Iterator[str]:
     Args:
         candidate: As the API's JSON has it.
     """
-    what = "deletion" if candidate["op"] == "tombstone" else "put"
+    what = candidate.get("mark") or ("deletion" if candidate["op"] == "tombstone" else "put")
     conflict = "conflicting " if candidate["conflicting"] else ""
     why = f" ({candidate['reason']}: {candidate['detail']})" if candidate["reason"] else ""
     state = f"{conflict}{what}, {candidate['state']}{why}"
@@ -41,6 +41,11 @@ def describe(candidate: Mapping[str, Any]) -> Iterator[str]:
 
 def _lines(candidate: Mapping[str, Any]) -> list[str]:
     sources = [_source(check) for check in candidate["sources"]]
+    if candidate.get("mark") and candidate["canonical"] is not None:
+        kept = candidate["canonical"]["source_locators"]
+        return contents.lines_of(
+            candidate["content"], [f"{text} (withdrawn)" if text in sources else text for text in kept]
+        )
     if candidate["op"] == "tombstone":
         return ["(the key is deleted)", *(f"source {source}" for source in sources)]
     return contents.lines_of(candidate["content"], sources)

@@ -137,7 +137,12 @@ def _live(descriptor: dict[str, Any] | None) -> bool:
 
 
 def _lines(fact: PublishedFact | None) -> list[str]:
-    return [] if fact is None else contents.lines_of(fact.content, fact.source_locators)
+    if fact is None:
+        return []
+    withdrawn = fact.retracted_sources
+    return contents.lines_of(
+        fact.content, [f"{text} (withdrawn)" if text in withdrawn else text for text in fact.source_locators]
+    )
 
 
 def _moved(difference: Difference) -> str:

@@ -11,6 +11,7 @@ from anabranch.client.branches import BranchCalls
 from anabranch.client.exports import ExportCalls
 from anabranch.client.follow import FeedCalls
 from anabranch.client.jobs import JobCalls
+from anabranch.client.lineage import LineageCalls
 from anabranch.client.memory import MemoryCalls
 from anabranch.client.runs import RunCalls
 from anabranch.model.errors import InvalidInputError
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class AnabranchClient(ExportCalls, FeedCalls, BranchCalls, RunCalls, JobCalls, MemoryCalls, AgentEventCalls):
+class AnabranchClient(
+    ExportCalls, FeedCalls, LineageCalls, BranchCalls, RunCalls, JobCalls, MemoryCalls, AgentEventCalls
+):
     """A client of the HTTP API; an asynchronous context manager.
 
     Used as::

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from anabranch.consolidation import telling
 from anabranch.consolidation.outcomes import counts
-from anabranch.store import candidates, jobs, leases, lines, openings, outbox, reviews
+from anabranch.store import candidates, jobs, leases, lines, openings, outbox, retractions, reviews
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -100,10 +100,12 @@ def announce(db: Database, *, feed: str | None = None) -> None:
 
 
 async def finished(conn: Connection, job: JobRow) -> None:
-    """Let those know, in the transaction that ends a job, whose status says that it goes on."""
+    """Let those know, in the transaction that ends a job, who wait for what it decides."""
     if job.origin == "Import" or (job.origin == "Held" and job.branch_id is None):
         # The Baseline's condition ImportChanged stands until what its import proposed is decided.
         await lines.set_due(conn, line=job.line, delay=AT_ONCE)
+    if job.origin == "Retraction":
+        await retractions.settle(conn, line=job.line, job_id=job.job_id)
 
 
 async def split(conn: Connection, job: JobRow, waiting: Sequence[CandidateRow], *, revision: int) -> str:

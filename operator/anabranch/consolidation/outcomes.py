@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.domain.conflict import Assessment, assess
 from anabranch.domain.facts import FACT_SOURCES, Fact, union
 from anabranch.domain.policy import ReviewPolicy
+from anabranch.domain.publication import marked_sources, same_statement
 from anabranch.store import candidates, lines, records
 
 if TYPE_CHECKING:
@@ -69,8 +70,17 @@ def compared(row: CandidateRow, head: Head) -> tuple[CandidateRow, Assessment]:
 
 
 def says_nothing_new(row: CandidateRow, head: Head, *, cited: Sequence[str]) -> bool:
-    """Whether a candidate that says what the record says brings no source that the record lacks."""
+    """Whether a candidate that says what the record says brings no source, and no mark, that the record lacks.
+
+    A mark is for what the record said when the candidate was made. Where it says something else, there is nothing to
+    mark.
+    """
     record = head.records.get(row.key)
+    if row.mark is not None:
+        if not same_statement(record, row):
+            return True
+        fact = head.facts[record.fact_hash]
+        return marked_sources(fact, cited) == fact.retracted_sources
     if record is None or record.tombstone:
         return True
     known = head.facts[record.fact_hash].source_locators
@@ -134,7 +144,8 @@ async def waiting_keys(conn: Connection, rows: Sequence[CandidateRow]) -> dict[s
 def policy_of(state: LineState, job: JobRow) -> ReviewPolicy:
     """The review policy that a job is under.
 
-    What a changed import proposes is always reviewed, also in mode Automatic: a source replaces nothing by itself.
+    What a changed import proposes is always reviewed, also in mode Automatic: a source replaces nothing by itself. So
+    is a retraction.
     """
     policy = ReviewPolicy.parse(state.line.policy.get("review") or {})
-    return replace(policy, automatic=False) if job.origin == "Import" else policy
+    return replace(policy, automatic=False) if job.origin in ("Import", "Retraction") else policy

@@ -11,21 +11,23 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from anabranch.consolidation import permits
+from anabranch.consolidation import permits, withdrawing
 from anabranch.consolidation.outcomes import Head, cited, compared, marked, policy_of, read_head
 from anabranch.consolidation.reviewing import overruled
+from anabranch.domain import lineage
 from anabranch.domain.publication import Plan, Room, plan
 from anabranch.model.limits import LINE_RECORDS, LINE_SCOPES
-from anabranch.store import candidates, database, lines, manifests, reviews
+from anabranch.store import candidates, database, lines, manifests, publish, retractions, reviews
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
 
     from anabranch.consolidation.services import Services
     from anabranch.store.candidates import CandidateRow
     from anabranch.store.database import Connection
     from anabranch.store.jobs import JobRow
+    from anabranch.store.retractions import Statement
     from anabranch.store.reviews import ReviewRow
 
 GROUP_CHANGES: Final = 2_000
@@ -68,6 +70,8 @@ class Group:
         job_ids: The jobs that it was decided about, those among them that have failed.
         reviews: How many entries these jobs' reviews had then.
         failed: Jobs whose authors' grants could not be asked, with the reason.
+        added: Candidates that are not stored yet (see `withdrawing.complete`).
+        reinstated: What the plan publishes again that was withdrawn.
     """
 
     head: Head
@@ -76,6 +80,21 @@ class Group:
     job_ids: list[str]
     reviews: int
     failed: dict[str, Exception]
+    added: Sequence[CandidateRow] = ()
+    reinstated: Collection[Statement] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Withdrawals:
+    """What earlier retractions mean for the candidates of a group.
+
+    Attributes:
+        retracted: Source locators that some cite, of what was withdrawn or derived from what was.
+        statements: What some say that was withdrawn.
+    """
+
+    retracted: Collection[str] = ()
+    statements: Collection[Statement] = ()
 
 
 async def decide(services: Services, jobs: Sequence[JobRow]) -> Group:
@@ -84,23 +103,75 @@ async def decide(services: Services, jobs: Sequence[JobRow]) -> Group:
     Args:
         services: The parts.
         jobs: Of one line. The first is part of the group, others as far as they fit to it.
+
+    Raises:
+        HeadMovedError: If others have published meanwhile, which matters to a retraction.
     """
     line = jobs[0].line
     async with services.db.connection() as conn:
-        rows = _fitting({job.job_id: await candidates.of_job(conn, line=line, job_id=job.job_id) for job in jobs})
+        rows = _fitting(
+            {job.job_id: await candidates.of_job(conn, line=line, job_id=job.job_id) for job in _apart(jobs)}
+        )
+        completed = await withdrawing.complete(conn, jobs[0], rows[jobs[0].job_id])
+        rows[jobs[0].job_id] = completed.rows
         # Counted first: a decision that comes between the two is then one too many, and all is planned again.
         count = await reviews.count(conn, line=line, job_ids=list(rows))
         decisions = await reviews.latest(conn, line=line, job_ids=list(rows))
         head = await read_head(conn, line, [row for own in rows.values() for row in own if row.state == "accepted"])
+        if completed.generation not in (None, head.state.head.head_generation):
+            raise publish.HeadMovedError("Others have published while a retraction was completed.", hint="Plan again.")
         room = await _room(conn, head)
         now = await database.now(conn)
+        # Read behind the head: whoever withdraws something after this moves that on, and all is planned again.
+        withdrawn = await retractions.any_published(conn, line=line)
+    withdrawals = await _withdrawals(services, line, rows) if withdrawn else _Withdrawals()
     members = [job for job in jobs if job.job_id in rows]
     refused, failed = await _permits(services, members, rows, head)
     members = [job for job in members if job.job_id not in failed]
     made, shares = await asyncio.to_thread(
-        _planned, members, rows, head, refused=refused, decisions=decisions, room=room, now=now
+        _planned,
+        members,
+        rows,
+        head,
+        refused=refused,
+        decisions=decisions,
+        room=room,
+        now=now,
+        withdrawals=withdrawals,
+        moot=completed.moot,
     )
-    return Group(head, made, shares, list(rows), count, failed)
+    said = {
+        (write.candidate.key, write.candidate.content_hash) for write in made.writes if write.candidate.mark is None
+    }
+    return Group(
+        head,
+        made,
+        shares,
+        list(rows),
+        count,
+        failed,
+        added=completed.added,
+        reinstated=said.intersection(withdrawals.statements),
+    )
+
+
+def _apart(jobs: Sequence[JobRow]) -> Sequence[JobRow]:
+    """The jobs that may go together: a retraction goes alone, since it may have more keys than its candidates say."""
+    if jobs[0].origin == "Retraction":
+        return jobs[:1]
+    return [job for job in jobs if job.origin != "Retraction"]
+
+
+async def _withdrawals(services: Services, line: str, rows: Mapping[str, Sequence[CandidateRow]]) -> _Withdrawals:
+    """What earlier retractions mean for the accepted candidates of some jobs."""
+    accepted = [row for own in rows.values() for row in own if row.state == "accepted" and row.mark is None]
+    async with services.db.connection() as conn:
+        statements = await retractions.withdrawn_among(
+            conn, line=line, statements={(row.key, row.content_hash) for row in accepted if row.op == "put"}
+        )
+    sources = lineage.cited(source["locator"] for row in accepted for source in row.sources)
+    found = await withdrawing.withdrawn_sources(services.db, line, set(sources.values()))
+    return _Withdrawals({text for text, version in sources.items() if version in found}, statements)
 
 
 def _fitting(rows: Mapping[str, list[CandidateRow]]) -> dict[str, list[CandidateRow]]:
@@ -149,16 +220,21 @@ def _planned(  # noqa: PLR0913  (everything that the outcome depends on)
     decisions: Sequence[ReviewRow],
     room: Room,
     now: datetime,
+    withdrawals: _Withdrawals,
+    moot: Mapping[str, CandidateRow],
 ) -> tuple[Plan[CandidateRow], list[Share]]:
     """The plan for the jobs' accepted candidates, and what becomes of each of them by it."""
     accepted: list[CandidateRow] = []
-    stopped: dict[str, CandidateRow] = {}
+    stopped: dict[str, CandidateRow] = dict(moot)
     sources: dict[str, Sequence[str]] = {}
     for job in members:
         policy = policy_of(head.state, job)
         own = [row for row in rows[job.job_id] if row.state == "accepted"]
         accepted += own
-        stopped |= overruled(own, decisions, policy)
+        thought_better = overruled([row for row in own if row.candidate_id not in stopped], decisions, policy)
+        if job.origin == "Retraction":
+            thought_better |= withdrawing.overruled(own, thought_better)
+        stopped |= thought_better
         sources |= {row.key: cited(row, verified_only=policy.require_sources) for row in own}
     stopped |= {
         row.candidate_id: marked(row, "rejected", *refused[row.candidate_id])
@@ -172,6 +248,7 @@ def _planned(  # noqa: PLR0913  (everything that the outcome depends on)
         sources=sources,
         room=room,
         validated_at=now,
+        retracted=withdrawals.retracted,
     )
     known = ("AlreadyKnown", "the baseline says so already")
     outcomes = [

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from anabranch.consolidation import holding, planning, telling
+from anabranch.consolidation import holding, planning, telling, withdrawing
 from anabranch.consolidation.outcomes import counts
 from anabranch.model.errors import UnavailableError
 from anabranch.store import (
@@ -28,6 +28,7 @@ from anabranch.store import (
     outbox,
     publications,
     publish,
+    retractions,
     reviews,
 )
 from anabranch.telemetry.of_operator import CHANGES, GROUPS, LATENCY, LOCK_HELD, PUBLICATIONS, REPLANS
@@ -101,7 +102,11 @@ async def publish_together(services: Services, group: Sequence[JobRow], outcomes
         left = [job for job in group if job.job_id not in outcomes]
         if not left:
             return
-        decided = await planning.decide(services, left)
+        try:
+            decided = await planning.decide(services, left)
+        except publish.HeadMovedError:
+            REPLANS.inc()
+            continue
         outcomes.update(decided.failed)
         await _leave(services, decided, outcomes)
         shares = [share for share in decided.shares if share.published]
@@ -154,8 +159,18 @@ async def _write(services: Services, shares: Sequence[Share], decided: Group, pr
     line = own[0].line
     async with services.db.transaction() as conn:
         # The jobs are ours alone, so this needs no lock: what can be written before it is.
+        if decided.added:
+            await candidates.insert(conn, decided.added)
         await candidates.save_outcomes(conn, [row for share in shares for row in share.decided])
-        await outbox.add(conn, line=line, notices=_notices(shares, generation=prepared.parent.generation + 1))
+        generation = prepared.parent.generation + 1
+        await outbox.add(
+            conn,
+            line=line,
+            notices=[
+                *_notices(shares, generation=generation),
+                *await withdrawing.notices(conn, own, generation=generation),
+            ],
+        )
         ahead = await publish.write_ahead(conn, prepared=prepared) if len(prepared.versions) >= LARGE else None
         head = await lines.lock_head(conn, line)
         locked = time.perf_counter()
@@ -170,6 +185,8 @@ async def _write(services: Services, shares: Sequence[Share], decided: Group, pr
             ahead=ahead,
         )
         await _check(conn, own, decided)
+        if decided.reinstated:
+            await retractions.reinstate(conn, line=line, statements=decided.reinstated)
         await _wake_others(conn, own, [write.candidate.key for write in decided.plan.writes])
         for share in shares:
             await _finish(conn, share, manifest)

@@ -288,6 +288,7 @@ def _kept_back(row: CandidateRow) -> KnowledgeCandidate:
         reason=row.reason,
         detail=row.detail,
         canonical=None,
+        mark=None,
     )
 
 
@@ -318,4 +319,5 @@ def _candidate(view: CandidateView, readable: Collection[str] | None) -> Knowled
         reason=row.reason,
         detail=row.detail,
         canonical=fact(row.key, record) if record is not None and shown else None,
+        mark=row.mark,
     )

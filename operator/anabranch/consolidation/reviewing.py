@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from anabranch.consolidation import holding, telling
+from anabranch.consolidation import holding, telling, withdrawing
 from anabranch.consolidation.outcomes import (
     Head,
     cited,
@@ -67,6 +67,8 @@ async def review(services: Services, job: JobRow) -> JobRow | None:
             for row in settlement.siblings
         ),
     ]
+    if job.origin == "Retraction":
+        decided = withdrawing.as_one(decided)
     return await holding.leave(
         services, job, decided=[*decided, *duplicates], settled=settled, revision=head.state.head.revision, known=known
     )
@@ -106,7 +108,7 @@ def _refreshed(
     duplicates: list[CandidateRow] = []
     for row in rows:
         candidate, assessment = compared(row, head)
-        same = assessment.kind == "same"
+        same = assessment.kind == "same" or row.mark is not None
         if same and says_nothing_new(candidate, head, cited=cited(row, verified_only=policy.require_sources)):
             duplicates.append(marked(candidate, "duplicate", "AlreadyKnown", "the baseline says so already"))
         elif assessment.kind == "conflict":

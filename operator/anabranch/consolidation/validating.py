@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.consolidation import holding
 from anabranch.consolidation.outcomes import (
@@ -28,15 +28,20 @@ from anabranch.domain.facts import FACT_RUNS, FACT_SOURCES, union
 from anabranch.domain.policy import ReviewPolicy, Route, route
 from anabranch.identity import Caller
 from anabranch.model.locators import parse_locator
-from anabranch.store import branches, candidates
+from anabranch.store import branches, candidates, retractions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from anabranch.consolidation.services import Services
     from anabranch.consolidation.sources import Found
     from anabranch.store.candidates import CandidateRow
     from anabranch.store.jobs import JobRow
+    from anabranch.store.retractions import Statement
+
+
+_MARKED: Final = Route("wait", "SourceRetracted", "it was derived from what is to be withdrawn")
+_WITHDRAWN: Final = Route("wait", "Retracted", "the same was withdrawn before")
 
 
 async def validate(services: Services, job: JobRow) -> JobRow | None:
@@ -57,7 +62,13 @@ async def validate(services: Services, job: JobRow) -> JobRow | None:
     async with services.db.connection() as conn:
         head = await read_head(conn, job.line, checked)
         held = await waiting_keys(conn, checked)
-    decided = await asyncio.to_thread(_decide, checked, head, policy=policy_of(head.state, job), held=held)
+        withdrawn: Collection[Statement] = ()
+        if await retractions.any_published(conn, line=job.line):
+            statements = {(row.key, row.content_hash) for row in checked if row.op == "put"}
+            withdrawn = await retractions.withdrawn_among(conn, line=job.line, statements=statements)
+    decided = await asyncio.to_thread(
+        _decide, checked, head, policy=policy_of(head.state, job), held=held, withdrawn=withdrawn
+    )
     return await holding.leave(
         services, job, decided=[*decided, *duplicates], settled=settled, revision=head.state.head.revision
     )
@@ -117,7 +128,12 @@ def _looked_up(source: dict[str, Any], found: Mapping[str, Found]) -> dict[str, 
 
 
 def _decide(
-    rows: list[CandidateRow], head: Head, *, policy: ReviewPolicy, held: Mapping[str, str]
+    rows: list[CandidateRow],
+    head: Head,
+    *,
+    policy: ReviewPolicy,
+    held: Mapping[str, str],
+    withdrawn: Collection[Statement],
 ) -> list[CandidateRow]:
     """Where each distinct candidate goes, in the order in which they were submitted.
 
@@ -128,12 +144,16 @@ def _decide(
     keys: Counter[str] = Counter()
     for row in rows:
         candidate, assessment = compared(row, head)
-        if assessment.kind == "same" and says_nothing_new(
+        if (assessment.kind == "same" or row.mark is not None) and says_nothing_new(
             candidate, head, cited=cited(candidate, verified_only=policy.require_sources)
         ):
             decided.append(marked(candidate, "duplicate", "AlreadyKnown", "the baseline says so already"))
             continue
         way = route(policy, candidate, head.records.get(row.key), assessment, verified_kinds=_verified_kinds(candidate))
+        if row.mark is not None:
+            way = _MARKED
+        elif way.way != "reject" and assessment.kind == "clean" and (row.key, row.content_hash) in withdrawn:
+            way = _WITHDRAWN
         if way.way != "reject":
             way = _in_turn(way, row.key, held=held, earlier=keys[row.key])
             keys[row.key] += 1

@@ -21,7 +21,7 @@ import yaml
 
 from anabranch.baselines import retention
 from anabranch.branches import following, presence
-from anabranch.consolidation import schedule, work
+from anabranch.consolidation import deriving, retracting, schedule, work
 from anabranch.consolidation.services import Services
 from anabranch.consolidation.sources import SourcesConfig
 from anabranch.controllers import watching
@@ -148,7 +148,9 @@ class _Process:
                     lambda: expiry.turn(db, keep=settings.agent_events),
                     rest_seconds=_EXPIRY_SECONDS,
                 ),
+                Chore("retractions", lambda: retracting.turn(db)),
                 Afterwards(db, "index", indexing.turn),
+                Afterwards(db, "derivations", deriving.turn),
                 Afterwards(db, "quality", counting.turn),
                 Deletions(db, self._reconciler),
             ]

@@ -17,6 +17,8 @@ from anabranch.model.canonical import sha256
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from anabranch.model.objects import FactState
+
 FACT_SOURCES: Final = 256
 """Source locators that a fact keeps at most. A fact that hundreds of runs confirm must not grow with each of them."""
 
@@ -33,12 +35,20 @@ class Fact:
         origin_runs: The runs that found it, likewise; none for what was imported from a document.
         validated_at: When it was accepted, in UTC; None for what was imported without a validation.
         supersedes: Revisions of the same key that it replaced in a conflict.
+        retracted_sources: Those of its sources that were withdrawn since, or that were derived from what was; as long
+            as there are any, the fact awaits a new review. None: its bytes, and so its hash, do not mention them.
     """
 
     source_locators: tuple[str, ...] = ()
     origin_runs: tuple[str, ...] = ()
     validated_at: datetime | None = None
     supersedes: tuple[int, ...] = ()
+    retracted_sources: tuple[str, ...] = ()
+
+    @property
+    def state(self) -> FactState:
+        """Whether what it says may be relied on as reviewed."""
+        return "sourceRetracted" if self.retracted_sources else "reviewed"
 
     @classmethod
     def parse(cls, body: bytes) -> Self:
@@ -50,14 +60,16 @@ class Fact:
             origin_runs=tuple(value["origin_runs"]),
             validated_at=None if validated_at is None else datetime.fromisoformat(validated_at),
             supersedes=tuple(map(int, value["supersedes"])),
+            retracted_sources=tuple(value.get("retracted_sources", ())),
         )
 
     def canonical(self) -> bytes:
         """The RFC 8785 bytes that a fact hash covers; revisions are decimal strings, as everywhere on the wire."""
         # Written out, as a descriptor's: this is done for each record of an import.
         validated_at = "null" if self.validated_at is None else f'"{utc(self.validated_at)}"'
+        retracted = f'"retracted_sources":[{_texts(self.retracted_sources)}],' if self.retracted_sources else ""
         return (
-            f'{{"origin_runs":[{_texts(self.origin_runs)}],"source_locators":[{_texts(self.source_locators)}],'
+            f'{{"origin_runs":[{_texts(self.origin_runs)}],{retracted}"source_locators":[{_texts(self.source_locators)}],'
             f'"supersedes":[{_texts(map(str, self.supersedes))}],"validated_at":{validated_at}}}'
         ).encode()
 

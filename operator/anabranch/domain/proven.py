@@ -49,6 +49,7 @@ def check_digests(record: PublishedFact) -> None:
         origin_runs=record.origin_runs,
         validated_at=record.validated_at,
         supersedes=tuple(map(int, record.supersedes)),
+        retracted_sources=record.retracted_sources,
     )
     for what, found, claimed in (
         ("content", content_hash(record.content), record.content_hash),

@@ -7,15 +7,15 @@ generation; the plan does not care which.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeGuard, TypeVar
 
 from anabranch.domain.conflict import Canonical, Finding, assess
 from anabranch.domain.facts import FACT_RUNS, FACT_SOURCES, Fact, union
 from anabranch.model.errors import ConflictError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
 
@@ -41,6 +41,10 @@ class Accepted(Finding, Protocol):
     @property
     def conflicting(self) -> bool:
         """Whether it was accepted against a record that its author did not know."""
+
+    @property
+    def mark(self) -> str | None:
+        """What it only marks the record as; None: it says something."""
 
 
 class Published(Canonical, Protocol):
@@ -130,6 +134,7 @@ def plan(  # noqa: PLR0913  (everything that the outcome depends on, all named)
     sources: Mapping[str, Sequence[str]],
     room: Room,
     validated_at: datetime,
+    retracted: Collection[str] = (),
 ) -> Plan[A]:
     """Plan the publication of accepted candidates.
 
@@ -140,11 +145,12 @@ def plan(  # noqa: PLR0913  (everything that the outcome depends on, all named)
         sources: The source locators that a fact may cite, by key of the candidate.
         room: How much the line may grow.
         validated_at: When they were accepted.
+        retracted: Source locators of what was withdrawn, or derived from what was: whatever cites them is marked.
 
     Raises:
         ConflictError: If two candidates are for one key.
     """
-    planner: _Planner[A] = _Planner(facts, room, validated_at)
+    planner: _Planner[A] = _Planner(facts, room, validated_at, retracted)
     keys: set[str] = set()
     for candidate in accepted:
         if candidate.key in keys:
@@ -159,17 +165,22 @@ def plan(  # noqa: PLR0913  (everything that the outcome depends on, all named)
 class _Planner(Generic[A]):
     """A plan in the making."""
 
-    def __init__(self, facts: Mapping[bytes, Fact], room: Room, validated_at: datetime) -> None:
+    def __init__(
+        self, facts: Mapping[bytes, Fact], room: Room, validated_at: datetime, retracted: Collection[str]
+    ) -> None:
         self.plan: Plan[A] = Plan()
         self._facts = facts
         self._records = room.records
         self._scopes = set(room.scopes)
         self._new_scopes = room.new_scopes
         self._validated_at = validated_at
+        self._retracted = frozenset(retracted)
 
     def place(self, candidate: A, record: Published | None, sources: Sequence[str]) -> None:
         """Add one candidate to the plan."""
-        if assess(candidate, record).kind == "same":
+        if candidate.mark is not None:
+            self._mark(candidate, record, sources)
+        elif assess(candidate, record).kind == "same":
             self._confirm(candidate, record, sources)
         elif candidate.canonical_revision != (None if record is None else record.revision):
             self.plan.moved.append(candidate)
@@ -189,7 +200,7 @@ class _Planner(Generic[A]):
             self.plan.duplicates.append(candidate)
             return
         runs = union(fact.origin_runs, candidate.origin_runs, limit=FACT_RUNS)
-        self._write(candidate, cited, runs, fact.supersedes)
+        self._write(candidate, self._fact(cited, runs, supersedes=fact.supersedes, marked=fact.retracted_sources))
 
     def _replace(self, candidate: A, record: Published | None, sources: Sequence[str]) -> None:
         """Put a candidate in the record's place."""
@@ -199,12 +210,39 @@ class _Planner(Generic[A]):
             self.plan.events.append(_event("superseded", candidate, record, revision=record.revision))
         supersedes = (record.revision,) if record is not None and candidate.conflicting else ()
         cited, runs = union(sources, limit=FACT_SOURCES), union(candidate.origin_runs, limit=FACT_RUNS)
-        self._write(candidate, cited, runs, supersedes)
+        self._write(candidate, self._fact(cited, runs, supersedes=supersedes))
 
-    def _write(
-        self, candidate: A, sources: tuple[str, ...], runs: tuple[str, ...], supersedes: tuple[int, ...]
-    ) -> None:
-        fact = Fact(source_locators=sources, origin_runs=runs, validated_at=self._validated_at, supersedes=supersedes)
+    def _mark(self, candidate: A, record: Published | None, sources: Sequence[str]) -> None:
+        """Let a record say that some of its sources were withdrawn, if it is what the candidate was made for."""
+        if not same_statement(record, candidate):
+            self.plan.duplicates.append(candidate)
+            return
+        fact = self._facts[record.fact_hash]
+        marked = marked_sources(fact, sources)
+        if marked == fact.retracted_sources:
+            self.plan.duplicates.append(candidate)
+        else:
+            # Nobody has validated it anew.
+            self._write(candidate, replace(fact, retracted_sources=marked))
+
+    def _fact(
+        self,
+        sources: tuple[str, ...],
+        runs: tuple[str, ...],
+        *,
+        supersedes: tuple[int, ...],
+        marked: tuple[str, ...] = (),
+    ) -> Fact:
+        """The provenance of what is accepted now."""
+        return Fact(
+            source_locators=sources,
+            origin_runs=runs,
+            validated_at=self._validated_at,
+            supersedes=supersedes,
+            retracted_sources=union(marked, (text for text in sources if text in self._retracted), limit=FACT_SOURCES),
+        )
+
+    def _write(self, candidate: A, fact: Fact) -> None:
         self.plan.writes.append(Write(candidate, fact))
         kind: Literal["published", "tombstone"] = "published" if candidate.op == "put" else "tombstone"
         self.plan.events.append(_event(kind, candidate, candidate, revision=None))
@@ -221,6 +259,25 @@ class _Planner(Generic[A]):
         self._new_scopes -= new_scope
         self._scopes.add(candidate.scope)
         return None
+
+
+P = TypeVar("P", bound=Canonical)
+
+
+def same_statement(record: P | None, candidate: Finding) -> TypeGuard[P]:
+    """Whether a record is there and says, in the same scope, what a candidate says."""
+    return (
+        record is not None
+        and not record.tombstone
+        and (record.content_hash, record.scope) == (candidate.content_hash, candidate.scope)
+    )
+
+
+def marked_sources(fact: Fact, retracted: Iterable[str]) -> tuple[str, ...]:
+    """The sources that a fact says were withdrawn, once some that it may cite are."""
+    return union(
+        fact.retracted_sources, (text for text in retracted if text in fact.source_locators), limit=FACT_SOURCES
+    )
 
 
 class _Version(Protocol):

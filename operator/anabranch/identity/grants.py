@@ -56,6 +56,9 @@ OWN_MEMORY: Final = Grant("own agent memory and events", "agents/memory", "updat
 POST_EXCHANGES: Final = Grant("post exchanges (chat platform)", "exchanges", "create")
 SEE_CANDIDATES: Final = Grant("see candidates, transitions", "consolidationjobs/review", "get", "job")
 DECIDE: Final = Grant("decide", "consolidationjobs/review", "update", "job", seen_by=SEE_CANDIDATES)
+PROPOSE_RETRACTION: Final = Grant(
+    "propose a retraction", "baselines/retractions", "create", "baseline", seen_by=SEE_BASELINE
+)
 SCOPE_READ: Final = Grant("read records of a scope", "scopes", "read", "scope")
 SCOPE_WRITE: Final = Grant("submit findings in a scope", "scopes", "write", "scope")
 SCOPE_EXPORT: Final = Grant("export records, and submit private findings, of a scope", "scopes", "export", "scope")
@@ -77,6 +80,7 @@ TABLE: Final = (
     POST_EXCHANGES,
     SEE_CANDIDATES,
     DECIDE,
+    PROPOSE_RETRACTION,
     SCOPE_READ,
     SCOPE_WRITE,
     SCOPE_EXPORT,

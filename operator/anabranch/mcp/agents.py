@@ -220,7 +220,8 @@ TOOLS: Final[tuple[Tool[Any], ...]] = (
         name="recall",
         title="Recall",
         description="Search what your branch sees, your own notes over the parent snapshot, by words; the best first. "
-        "Each hit has its layer, its sources and a snippet; read_record gives the whole.",
+        "Each hit has its layer, its sources, its state (reviewed; sourceRetracted: a source was withdrawn since; "
+        "claim: your own note) and a snippet; read_record gives the whole.",
         takes=Recall,
         gives=SearchPage,
         run=recall,

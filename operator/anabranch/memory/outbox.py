@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from anabranch.memory.triggers import Message, message
+from anabranch.model.canonical import hash_bytes
 from anabranch.store import agent_events, exchanges, outbox
 from anabranch.telemetry.of_operator import NOTICES, NOTICES_FAILED
 
@@ -68,14 +69,24 @@ async def drain(db: Database) -> bool:
 async def _telling(conn: Connection, notice: NoticeRow) -> _Telling:
     if notice.branch_id is not None:
         return _Telling(notice, [notice.run] if notice.run is not None else [])
-    runs = await outbox.live_runs(
-        conn,
-        line=notice.line,
-        after=notice.progress,
-        known_by=notice.created_at,
-        generation=notice.details["generation"],
-        limit=RUNS_AT_ONCE,
-    )
+    if notice.kind == "record.retracted":
+        runs = await outbox.witnesses(
+            conn,
+            line=notice.line,
+            after=notice.progress,
+            key=notice.details["key"],
+            content_hash=hash_bytes(notice.details["content_hash"]),
+            limit=RUNS_AT_ONCE,
+        )
+    else:
+        runs = await outbox.live_runs(
+            conn,
+            line=notice.line,
+            after=notice.progress,
+            known_by=notice.created_at,
+            generation=notice.details["generation"],
+            limit=RUNS_AT_ONCE,
+        )
     return _Telling(notice, runs, more=len(runs) == RUNS_AT_ONCE)
 
 

@@ -90,6 +90,12 @@ def _said(notice: NoticeRow, run: RunRow) -> str:
     baseline = f"{notice.baseline_namespace}/{notice.baseline_name}"
     if notice.kind == "run.completed":
         return f"Run {run.branch_name} on {baseline} is completed: all of its {details['batches']} batches are in."
+    if notice.kind == "record.retracted":
+        # Not which one: the run's agent may not read its scope, or not any more.
+        return (
+            f"A record of {baseline} that your run has was withdrawn in generation {details['generation']}; what was "
+            f"derived from it is marked. Read retraction {details['retraction_id']}."
+        )
     if notice.kind == "baseline.rollback":
         if details["cause"] == "restore":
             return (
@@ -147,4 +153,5 @@ _PLAIN: Final = {
     "generation": "generation",
     "baseline_id": "baselineId",
     "restored_generation": "restoredGeneration",
+    "retraction_id": "retractionId",
 }

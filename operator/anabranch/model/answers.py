@@ -7,7 +7,7 @@ translated on the way. Times are UTC; revisions and hashes have the forms of `an
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 from pydantic import ConfigDict, Field, JsonValue
 
@@ -17,6 +17,7 @@ from anabranch.model.objects import (
     ConsolidationJob,
     JobState,
     KnowledgeCandidate,
+    KnowledgeState,
     ManifestRef,
     PublishedFact,
     RecordDescriptor,
@@ -25,6 +26,11 @@ from anabranch.model.objects import (
 from anabranch.model.wire import Hash, Key, Revision, Scope, Sequence, Visibility, Wire
 
 T = TypeVar("T")
+
+_STATE: Final = (
+    "reviewed: published, accepted by review, policy or import; sourceRetracted: likewise, and a source of it was "
+    "withdrawn since; claim: what the branch's agent noted for itself, and nobody has reviewed"
+)
 
 
 class FieldError(Wire):
@@ -140,6 +146,8 @@ class SearchHit(Wire):
     source_locators: tuple[str, ...] = Field(description="where the content comes from; a private record has none yet")
     origin_runs: tuple[str, ...] = Field(description="runs that found it")
     validated_at: datetime | None = Field(description="when it was accepted; null: imported, or private")
+    state: KnowledgeState = Field(default="reviewed", description=_STATE)
+    retracted_sources: tuple[str, ...] = Field(default=(), description="those of its sources that were withdrawn")
 
 
 class SearchPage(Page[SearchHit]):
@@ -273,6 +281,12 @@ class ViewedRecord(Wire):
     content_hash: Hash
     base_revision: Revision = Field(description="what a change of this record names as its base")
     tombstone: bool = Field(default=False, description="the layer says that the key was deleted")
+    state: KnowledgeState = Field(default="reviewed", description=_STATE)
+    source_locators: tuple[str, ...] = Field(
+        default=(), description="where the content comes from; a private record has none yet"
+    )
+    retracted_sources: tuple[str, ...] = Field(default=(), description="those of its sources that were withdrawn")
+    validated_at: datetime | None = Field(default=None, description="when it was accepted; null: imported, or private")
 
 
 class BatchState(Wire):

@@ -22,12 +22,13 @@ JobId = NewType("JobId", str)
 CandidateId = NewType("CandidateId", str)
 EventId = NewType("EventId", str)
 ReceiptId = NewType("ReceiptId", str)
+RetractionId = NewType("RetractionId", str)
 
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS: Final = [first + second for first in _ALPHABET for second in _ALPHABET]
 _OWN: Final = r"[0-7][0-9abcdefghjkmnpqrstvwxyz]{25}"
 _LINE: Final = re.compile(rf"ln_({_OWN})")
-_OF_LINE: Final = re.compile(rf"(bl|br|run|job|cand|ev|rcpt)_({_OWN})_({_OWN})")
+_OF_LINE: Final = re.compile(rf"(bl|br|run|job|cand|ev|rcpt|retr)_({_OWN})_({_OWN})")
 
 
 def base32(number: int) -> str:
@@ -73,6 +74,11 @@ def new_event_id(line: LineId) -> EventId:
 def new_receipt_id(line: LineId) -> ReceiptId:
     """A fresh receipt id."""
     return ReceiptId(_of_line("rcpt", line))
+
+
+def new_retraction_id(line: LineId) -> RetractionId:
+    """A fresh retraction id."""
+    return RetractionId(_of_line("retr", line))
 
 
 def line_of(identifier: str) -> LineId:

@@ -48,6 +48,7 @@ PLATFORM_KINDS: Final = (
     "finding.rejected",
     "finding.conflict",
     "baseline.rollback",
+    "record.retracted",
 )
 """What the platform notes by itself."""
 

@@ -25,6 +25,8 @@ from anabranch.model.wire import (
     Wire,
 )
 
+FactState = Literal["reviewed", "sourceRetracted"]
+KnowledgeState = Literal["reviewed", "sourceRetracted", "claim"]
 PeerState = Literal["active", "stale", "unknown", "completed"]
 JobState = Literal["received", "importing", "validating", "awaiting_review", "publishing", "published"]
 
@@ -219,6 +221,9 @@ class KnowledgeCandidate(Wire):
     reason: str
     detail: str
     canonical: PublishedFact | None = Field(description="the record that it would replace, as the reviewer must see it")
+    mark: Literal["sourceRetracted"] | None = Field(
+        default=None, description="it only marks the record, which goes on saying what it says; its sources tell why"
+    )
 
 
 class PublishedFact(Wire):
@@ -235,6 +240,14 @@ class PublishedFact(Wire):
     validated_at: datetime | None
     supersedes: tuple[Revision, ...] = Field(description="revisions of the key that it replaced in a conflict")
     tombstone: bool = False
+    state: FactState = Field(
+        default="reviewed",
+        description="reviewed: accepted by review, by the baseline's policy or by its import. sourceRetracted: "
+        "likewise, and a source of it was withdrawn since, so that it awaits a new review",
+    )
+    retracted_sources: tuple[Locator, ...] = Field(
+        default=(), description="those of its sources that were withdrawn, or derived from what was"
+    )
 
 
 class SharedEvent(Wire):

@@ -10,7 +10,7 @@ from pydantic import Field, JsonValue, StringConstraints
 from anabranch.model import limits
 from anabranch.model.crd.base import LongToken, Name, Namespace, Period, Token
 from anabranch.model.objects import SharingPolicy
-from anabranch.model.wire import Generation, Hash, Revision, Scope, Visibility, Wire
+from anabranch.model.wire import Generation, Hash, Key, Revision, Scope, Visibility, Wire
 
 
 class BranchRequest(Wire):
@@ -72,3 +72,18 @@ class ReviewRequest(Wire):
     """Decisions on candidates of one job: all are recorded, or none."""
 
     decisions: tuple[DecisionRequest, ...] = Field(min_length=1, max_length=256)
+
+
+class RetractionRequest(Wire):
+    """What is to be withdrawn, and why. It is proposed to reviewers, and done when they have accepted it."""
+
+    key: Key
+    revision: Revision | None = Field(
+        default=None, description="whose content is meant, of whichever revisions say so; default: what is current"
+    )
+    reason: Annotated[str, StringConstraints(min_length=1, max_length=512, pattern=limits.TEXT_PATTERN)] = Field(
+        description="for reviewers, and for whoever cites it later"
+    )
+    derived: Literal["mark"] = Field(
+        default="mark", description="what becomes of records that were derived from it: they are marked for a review"
+    )

@@ -76,4 +76,6 @@ def _hit(row: FoundRow, body: bytes, score: float, weights: Mapping[str, float])
         source_locators=origin.source_locators,
         origin_runs=origin.origin_runs,
         validated_at=origin.validated_at,
+        state=origin.state if row.visibility is None else "claim",
+        retracted_sources=origin.retracted_sources,
     )

@@ -42,6 +42,7 @@ class CandidateRow:
         reason: CamelCase.
         canonical_revision: Of the record that it was compared with; None for none.
         canonical_hash: Of that record's content, 32 bytes.
+        mark: What it only marks the record as, which goes on saying what it says; None: it changes the record.
     """
 
     line: str
@@ -67,6 +68,7 @@ class CandidateRow:
     detail: str = ""
     canonical_revision: int | None = None
     canonical_hash: bytes | None = None
+    mark: Literal["sourceRetracted"] | None = None
 
 
 _FIELDS: Final = tuple(field.name for field in fields(CandidateRow))
@@ -135,12 +137,12 @@ async def get(conn: Connection, candidate_id: str) -> CandidateRow | None:
         InvalidInputError: If the text is no id.
     """
     row = await _sql.get(conn, line=line_of(candidate_id), candidate_id=candidate_id)
-    return row and _from_row(row)
+    return row and from_row(row)
 
 
 async def of_job(conn: Connection, *, line: str, job_id: str) -> list[CandidateRow]:
     """The candidates that a job decides, in the order of their import."""
-    return await queries.rows(_sql.of_job(conn, line=line, job_id=job_id), _from_row)
+    return await queries.rows(_sql.of_job(conn, line=line, job_id=job_id), from_row)
 
 
 async def citing(conn: Connection, *, line: str, job_id: str, locator: str) -> list[tuple[str, str]]:
@@ -196,7 +198,7 @@ async def count_waiting(conn: Connection, *, line: str, job_id: str, candidate_i
 
 async def waiting_on_keys(conn: Connection, *, line: str, keys: Iterable[str]) -> list[CandidateRow]:
     """Candidates of any job that wait for a review, for some keys."""
-    return await queries.rows(_sql.waiting_on_keys(conn, line=line, keys=list(keys)), _from_row)
+    return await queries.rows(_sql.waiting_on_keys(conn, line=line, keys=list(keys)), from_row)
 
 
 async def import_changes(conn: Connection, *, line: str) -> list[ImportChange]:
@@ -233,7 +235,8 @@ async def view(conn: Connection, candidate_id: str) -> CandidateView | None:
     return row and _view(row)
 
 
-def _from_row(row: Mapping[str, Any]) -> CandidateRow:
+def from_row(row: Mapping[str, Any]) -> CandidateRow:
+    """A candidate from a row that has at least the columns of the table."""
     values = {name: row[name] for name in _FIELDS}
     return CandidateRow(**values | {"sources": tuple(row["sources"]), "origin_runs": tuple(row["origin_runs"])})
 
@@ -250,6 +253,6 @@ def _view(row: Mapping[str, Any]) -> CandidateView:
             body=row["record_body"],
             fact_body=row["record_fact"],
         )
-    candidate = _from_row(row)
+    candidate = from_row(row)
     content = row["content"] if candidate.op == "put" else None
     return CandidateView(candidate=candidate, content=content, canonical=canonical)

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from anabranch.store.database import Connection
 
 Kind: TypeAlias = Literal[
-    "run.completed", "finding.published", "finding.rejected", "finding.conflict", "baseline.rollback"
+    "run.completed",
+    "finding.published",
+    "finding.rejected",
+    "finding.conflict",
+    "baseline.rollback",
+    "record.retracted",
 ]
 
 _sql: Final = queries.load("outbox")
@@ -31,7 +36,7 @@ class NewNotice:
     """Something to tell.
 
     Attributes:
-        branch_id: Whose agent is told; None: those of all runs of the line that are going on.
+        branch_id: Whose agent is told; None: those of all runs of the line that it concerns.
         details: What of it the event carries (JSON).
     """
 
@@ -132,6 +137,23 @@ async def live_runs(  # noqa: PLR0913  (what makes it a page)
         limit: Runs at most.
     """
     found = _sql.live_branches(conn, line=line, after=after, known_by=known_by, generation=generation, limit=limit)
+    return await queries.rows(found, lambda row: RunRow(**row))
+
+
+async def witnesses(  # noqa: PLR0913  (what makes it a page)
+    conn: Connection, *, line: str, after: str, key: str, content_hash: bytes, limit: int
+) -> list[RunRow]:
+    """Runs, over or not, that have what a key once said, or had: from a manifest that they forked, or by the feed.
+
+    Args:
+        conn: A connection.
+        line: The line.
+        after: Begin after this branch id.
+        key: The key.
+        content_hash: Of what it said, 32 bytes.
+        limit: Runs at most.
+    """
+    found = _sql.witnesses(conn, line=line, after=after, key=key, content_hash=content_hash, limit=limit)
     return await queries.rows(found, lambda row: RunRow(**row))
 
 

@@ -194,6 +194,7 @@ def _own(row: sqlite3.Row) -> LocalRecord:
         base_revision=str(row["base_revision"]),
         created_at=moment(row["created_at"]),
         updated_at=moment(row["updated_at"]),
+        state="claim",
     )
 
 
@@ -214,6 +215,9 @@ def _record(row: sqlite3.Row) -> LocalRecord:
         origin_runs=tuple(fact["origin_runs"]),
         created_at=validated_at,
         updated_at=validated_at,
+        # A file from an older release has records of then, which had neither.
+        state=fact.get("state", "reviewed"),
+        retracted_sources=tuple(fact.get("retracted_sources", ())),
     )
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from anabranch.model.objects import Change, SharedEvent
+    from anabranch.model.objects import Change, KnowledgeState, SharedEvent
     from anabranch.model.runs import Capsule
     from anabranch.model.wire import Visibility
 
@@ -61,6 +61,9 @@ class LocalRecord:
         origin_runs: Whose findings it is.
         created_at: When it was first written here; of shared records when it was validated, where that is known.
         updated_at: When it was written here last; likewise.
+        state: ``reviewed`` of what was published; ``sourceRetracted`` where a source of that was withdrawn since;
+            ``claim`` of what the agent noted itself.
+        retracted_sources: Those of its sources that were withdrawn.
     """
 
     layer: Layer
@@ -75,6 +78,8 @@ class LocalRecord:
     origin_runs: Sequence[str] = ()
     created_at: datetime | None = None
     updated_at: datetime | None = None
+    state: KnowledgeState = "reviewed"
+    retracted_sources: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

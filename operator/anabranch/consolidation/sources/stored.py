@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from anabranch.consolidation.sources.check import Found
 from anabranch.identity import grants
 from anabranch.model.canonical import hash_bytes
-from anabranch.store import checkpoints, evidence, records
+from anabranch.store import checkpoints, evidence, records, retractions
 
 if TYPE_CHECKING:
     from anabranch.consolidation.sources.check import Citation
@@ -50,7 +50,10 @@ class CheckpointResolver:
 
 
 class RecordResolver:
-    """``record:<key>@<revision>``: a version that a retained manifest shows, in a scope that the agent may read."""
+    """``record:<key>@<revision>``: a version that a retained manifest shows, in a scope that the agent may read.
+
+    What it says may have been withdrawn since: whoever works offline cites it in good faith.
+    """
 
     def __init__(self, db: Database, grants: Grants) -> None:
         self._db = db
@@ -60,8 +63,15 @@ class RecordResolver:
         """Look the version up, then ask whether the agent may read its scope."""
         revision = int(locator.parts["revision"])
         async with self._db.connection() as conn:
-            record = await records.at_revision(conn, line=citation.line, key=locator.parts["key"], revision=revision)
+            key = locator.parts["key"]
+            record = await records.at_revision(conn, line=citation.line, key=key, revision=revision)
+            withdrawn = None
+            if record is not None:
+                statement = (key, record.content_hash)
+                withdrawn = await retractions.withdrawn(conn, line=citation.line, statement=statement)
         if record is not None and not record.tombstone and await self._readable(citation, record.scope):
+            if withdrawn is not None:
+                return Found(verified=False, detail=f"the record was withdrawn: {withdrawn.reason}")
             return Found(verified=True)
         return Found(verified=False, detail="the agent can read no such record")
 

@@ -38,6 +38,28 @@ WHERE b.line = :line AND b.branch_id > :after AND b.phase IN ('Active', 'Stale')
 ORDER BY b.branch_id
 LIMIT :limit;
 
+-- name: witnesses(line, after, key, content_hash, limit)
+-- Runs that have what a key once said, or had: their parent shows it, or one before a rebase, or they have come to the end
+-- of the publication that brought it.
+SELECT b.branch_id, b.namespace, b.name AS branch_name, b.run_id, b.agent_id, b.agent_instance
+FROM branches AS b
+LEFT JOIN followers AS f ON f.line = :line AND f.branch_id = b.branch_id
+WHERE b.line = :line AND b.branch_id > :after AND b.deleted_at IS NULL AND b.kept = 'whole'
+  AND b.phase IN ('Active', 'Stale', 'Completed')
+  AND EXISTS (
+      SELECT FROM record_versions AS v
+      LEFT JOIN manifests AS m ON m.line = :line AND m.generation = v.from_generation
+      WHERE v.line = :line AND v.key = :key AND v.content_hash = :content_hash AND NOT v.tombstone
+        AND ((b.parent_generation >= v.from_generation AND b.parent_generation < v.to_generation)
+             OR (b.forked_generation >= v.from_generation AND b.forked_generation < v.to_generation)
+             OR EXISTS (SELECT FROM rebases AS r
+                        WHERE r.line = :line AND r.branch_id = b.branch_id
+                          AND r.from_generation >= v.from_generation AND r.from_generation < v.to_generation)
+             OR (coalesce(b.forked_generation, b.parent_generation) < v.from_generation
+                 AND (f.generation >= v.from_generation OR f.sequence >= m.feed_watermark))))
+ORDER BY b.branch_id
+LIMIT :limit;
+
 -- name: settle(line, outbox_ids)!
 -- Remove what was told.
 DELETE FROM agent_outbox WHERE line = :line AND outbox_id = ANY(:outbox_ids::text[]);

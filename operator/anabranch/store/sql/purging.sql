@@ -265,3 +265,18 @@ WHERE ctid = ANY(ARRAY(SELECT ctid FROM quality_counts WHERE line = :line LIMIT 
 -- Delete up to so many rows of a line: how far it is counted.
 DELETE FROM quality_progress
 WHERE ctid = ANY(ARRAY(SELECT ctid FROM quality_progress WHERE line = :line LIMIT :limit));
+
+-- name: delete_derivations(line, limit)!
+-- Delete up to so many rows of a line: which of its records cite which.
+DELETE FROM derivations
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM derivations WHERE line = :line LIMIT :limit));
+
+-- name: delete_derivation_progress(line, limit)!
+-- Delete up to so many rows of a line: how far that is known.
+DELETE FROM derivation_progress
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM derivation_progress WHERE line = :line LIMIT :limit));
+
+-- name: delete_retractions(line, limit)!
+-- Delete up to so many rows of a line: what was to be withdrawn of it.
+DELETE FROM retractions
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM retractions WHERE line = :line LIMIT :limit));
