@@ -234,6 +234,34 @@ async def test_duplicates_are_counted_once_a_job_where_its_end_is_noted(db):
     assert [point.generation for point in told.history] == [1]
 
 
+async def test_duplicates_of_a_job_that_is_reviewed_are_counted_once_too(db):
+    world = World(db)
+    line = (await world.import_documents({"a": "one"})).line.line
+    run = await world.apply_branch("run")
+    same = {"op": "put", "key": "n", "content": "new", "scope": "shared"}
+    await world.submit(run, 1, same, same)
+    await world.work()
+
+    async def removed():
+        return (await reading.tell(db, line=line, ref=None, scopes=[], history=0)).duplicates_removed
+
+    assert await removed() == 0, "the job is not at its end"
+    (job,) = await world.jobs()
+    waiting = [row for row in await world.candidates(job) if row.state == "waiting"]
+    await world.apply_job(
+        job.name,
+        generation=2,
+        uid=job.uid or "",
+        origin="Branch",
+        branchRef={"namespace": "agents", "name": "run"},
+        batches={"from": 1, "through": 1},
+        reviews=[{"reviewer": "rita", "decisions": decisions(waiting)}],
+    )
+    await world.work()
+    assert (await world.job(job.name)).state == "published"
+    assert await removed() == 1
+
+
 async def test_a_conflict_is_told_by_its_scope_until_it_is_decided(db):
     world = World(db)
     state = await world.import_documents({"a": "one"}, **AUTOMATIC)
