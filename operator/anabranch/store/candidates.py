@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from anabranch.domain.lineage import cited
 from anabranch.model.ids import line_of
 from anabranch.model.limits import PAGE_BYTES
 from anabranch.store import queries
@@ -127,7 +128,14 @@ async def insert(conn: Connection, rows: Iterable[CandidateRow]) -> None:
 
     Callers read them again by `of_job`: an earlier import gave them other ids.
     """
-    await _sql.insert(conn, [{name: getattr(row, name) for name in _FIELDS} for row in rows])
+    await _sql.insert(
+        conn,
+        [
+            {name: getattr(row, name) for name in _FIELDS}
+            | {"cited": list(cited(source["locator"] for source in row.sources)) or None}
+            for row in rows
+        ],
+    )
 
 
 async def get(conn: Connection, candidate_id: str) -> CandidateRow | None:

@@ -1,11 +1,11 @@
--- name: insert(line, candidate_id, job_id, origin_job, ordinal, branch_id, run_id, author, op, key, scope, visibility, content_hash, base_revision, sources, origin_runs, observed_at, state, conflicting, reason, detail, canonical_revision, canonical_hash, mark)*!
+-- name: insert(line, candidate_id, job_id, origin_job, ordinal, branch_id, run_id, author, op, key, scope, visibility, content_hash, base_revision, sources, origin_runs, observed_at, state, conflicting, reason, detail, canonical_revision, canonical_hash, mark, cited)*!
 -- Keep candidates; one that its origin job imported before stays as it is.
 INSERT INTO candidates (line, candidate_id, job_id, origin_job, ordinal, branch_id, run_id, author, op, key, scope,
                         visibility, content_hash, base_revision, sources, origin_runs, observed_at, state, conflicting,
-                        reason, detail, canonical_revision, canonical_hash, mark)
+                        reason, detail, canonical_revision, canonical_hash, mark, cited)
 VALUES (:line, :candidate_id, :job_id, :origin_job, :ordinal, :branch_id, :run_id, :author, :op, :key, :scope,
         :visibility, :content_hash, :base_revision, :sources, :origin_runs, :observed_at, :state, :conflicting,
-        :reason, :detail, :canonical_revision, :canonical_hash, :mark)
+        :reason, :detail, :canonical_revision, :canonical_hash, :mark, :cited)
 ON CONFLICT (line, origin_job, ordinal) DO NOTHING;
 
 -- name: get(line, candidate_id)^

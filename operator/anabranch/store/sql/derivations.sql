@@ -160,9 +160,8 @@ WITH page AS MATERIALIZED (
           AND NOT EXISTS (SELECT FROM derivations AS d
                           WHERE d.line = :line AND d.source_key = page.key AND d.source_revision = page.revision)
           AND NOT EXISTS (SELECT FROM candidates AS c
-                          WHERE c.line = :line AND c.sources @? '$[*].locator ? (@ starts with "record:")'
-                            AND jsonb_path_query_array(c.sources, '$[*].locator')
-                                ? ('record:' || page.key || '@' || page.revision))
+                          WHERE c.line = :line AND c.cited IS NOT NULL
+                            AND c.cited @> ARRAY['record:' || page.key || '@' || page.revision])
     ))
 )
 SELECT last.source_key, last.source_revision, last.key, last.revision

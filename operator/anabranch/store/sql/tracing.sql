@@ -36,8 +36,7 @@ LIMIT :limit;
 SELECT c.*, j.name AS job_name, j.state AS job_state
 FROM candidates AS c
 JOIN jobs AS j ON j.line = :line AND j.job_id = c.job_id AND j.kept = 'whole'
-WHERE c.line = :line AND c.sources @? '$[*].locator ? (@ starts with "record:")'
-  AND jsonb_path_query_array(c.sources, '$[*].locator') ?| :locators::text[]
+WHERE c.line = :line AND c.cited IS NOT NULL AND c.cited && :locators::text[]
 ORDER BY c.candidate_id DESC
 LIMIT :limit;
 
