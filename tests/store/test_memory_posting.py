@@ -11,6 +11,7 @@ from tests.store.dying import DyingDatabase, KilledError
 from anabranch.memory import delivery, exchanges, expiry
 from anabranch.model.errors import ConflictError, InvalidInputError
 from anabranch.model.memory import AgentKey, ExchangePost
+from anabranch.store import agent_events
 from anabranch.telemetry.of_api import API
 
 ADA = AgentKey(namespace="agents", agent_id="ada", instance="default")
@@ -65,6 +66,16 @@ async def test_all_who_took_part_are_told_what_was_said_last(db):
         assert told["memoryRevision"] == "1"
         assert told["exchangeId"] == "x1"
         assert "Who keeps" not in str(told)
+
+
+async def test_an_exchange_was_when_it_says_or_when_its_last_turn_was_said(db):
+    said = {"sender": "bob", "content": "Done.", "ts": "2026-11-30T12:00:00Z"}
+    await post(db, posted("given", ts="2026-11-29T12:00:00Z", turns=[said]))
+    await post(db, posted("of-its-turn", turns=[{"sender": "ada", "content": "Well?"}, said]))
+    await post(db, posted("now"))
+    given, of_its_turn, now = [event.time.isoformat() for event in await claim(db, ADA)]
+    assert (given, of_its_turn) == ("2026-11-29T12:00:00+00:00", "2026-11-30T12:00:00+00:00")
+    assert now > of_its_turn
 
 
 async def test_the_same_again_is_the_same_exchange_and_another_under_its_id_is_refused_whole(db):
@@ -122,6 +133,17 @@ async def test_events_are_kept_for_some_days_fetched_or_not_and_never_taken_from
     assert (await delivery.ack(db, claimed, event_id=held.id, claim_id=held.claimid)).status == "acked"
     await expiry.turn(db, keep=timedelta(days=7))
     assert (await counts(db))[1] == 1
+
+
+async def test_an_old_event_that_somebody_is_about_to_claim_is_left_and_waited_for_by_nobody(db):
+    await post(db, posted(participants=[{"agent_id": "ada"}]))
+    async with db.connection() as conn:
+        await conn.execute("UPDATE agent_events SET created_at = now() - interval '8 d'")
+    async with db.transaction() as conn:
+        ((event,), _) = await agent_events.claim(conn, ADA, limit=1, visibility=VISIBILITY)
+        async with asyncio.timeout(5):
+            assert not await expiry.turn(db, keep=timedelta(days=7))
+    assert (await delivery.ack(db, ADA, event_id=event.event_id, claim_id=event.claim_id)).status == "acked"
 
 
 async def test_what_is_done_with_events_is_counted(db):

@@ -46,7 +46,7 @@ async def post(db: Database, *, namespace: str, body: ExchangePost, poster: str)
     digest = sha256(canonical_bytes(body.model_dump(mode="json", exclude_unset=True)))
 
     async def write(conn: Connection) -> tuple[datetime, list[AgentKey]]:
-        at = body.ts or await database.now(conn)
+        at = body.ts or (body.turns[-1].ts if body.turns else None) or await database.now(conn)
         noted = await exchanges.append(conn, [_entry(body, agent, agents, digest=digest, at=at) for agent in agents])
         new = [one.key for one in noted if one.new]
         await agent_events.enqueue(conn, [_event(body, agent, at=at) for agent in new])

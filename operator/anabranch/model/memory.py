@@ -255,7 +255,9 @@ class ExchangePost(Wire):
         max_length=limits.EXCHANGE_TURNS,
         description="in their order. The takeaway is the newest one of the last one's sender that is not NO_REPLY",
     )
-    ts: Moment | None = Field(default=None, description="when it concluded; default: now")
+    ts: Moment | None = Field(
+        default=None, description="when it concluded; default: when the last turn was said, or else now"
+    )
 
 
 class ExchangeReceipt(Wire):
