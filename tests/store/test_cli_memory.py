@@ -59,6 +59,8 @@ async def test_looking_marks_nothing_as_seen_and_takes_no_event(served, cli):
         assert exchanges.splitlines()[0].split() == ["AT", "KIND", "WHERE", "PEERS", "SEEN", "TAKEAWAY"]
         assert ("Build chat" in exchanges, "bob/default" in exchanges, "   no   " in exchanges) == (True, True, True)
         assert "\x1b" not in exchanges
+        shown = json.loads((await cli("show", "ada", "system_exchanges", "-o", "json"))[1])
+        assert [entry["seen"] for entry in shown["entries"]] == [False]
         _, events = await cli("events", "ada")
         assert events.splitlines()[1].split()[1:4] == ["exchange.direct", "pending", "0"]
     _, seen = await cli("exchanges", "ada", "--seen", "-o", "json")

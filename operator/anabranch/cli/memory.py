@@ -73,10 +73,12 @@ def show_(
     """
 
     async def ask(client: AnabranchClient, namespace: str) -> Any:
-        from anabranch.model.memory import ITEMIZED  # noqa: PLC0415  (pydantic, for this command alone)
+        from anabranch.model.memory import ITEMIZED, SYSTEM_EXCHANGES  # noqa: PLC0415  (pydantic, for this one alone)
 
         if section is None:
             return as_json(await client.memory(namespace, agent, instance=instance))
+        if section == SYSTEM_EXCHANGES and item is None:  # a read of the section itself would mark its entries as seen
+            return as_json((await client.memory(namespace, agent, instance=instance)).system_exchanges)
         if section in ITEMIZED and item is None:
             return as_json(await client.memory_items(namespace, agent, section, instance=instance))
         return as_json(await client.memory_section(namespace, agent, section, item, instance=instance))

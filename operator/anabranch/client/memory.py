@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.client.transport import Transport, parse, path
 from anabranch.model.canonical import canonical_bytes
+from anabranch.model.errors import InvalidInputError
 from anabranch.model.memory import (
+    SYSTEM_EXCHANGES,
     ExchangeReceipt,
     MemoryEnvelope,
     MemorySection,
@@ -33,15 +35,24 @@ class MemoryCalls(Transport):
     async def memory_section(
         self, namespace: str, agent: str, section: str, item: str | None = None, *, instance: str = "default"
     ) -> MemorySection:
-        """A section, or an item of `daily` or `relationships`.
+        """A section that the agent writes, or an item of `daily` or `relationships`.
 
         Raises:
+            InvalidInputError: If it is `system_exchanges`, which the platform writes.
             NotFoundError: If there is nothing.
         """
+        _check_written(section)
         return await self.get(MemorySection, _memory(namespace, agent, instance, section, item))
 
-    async def memory_items(
-        self, namespace: str, agent: str, section: str, *, instance: str = "default", siblings: bool = False
+    async def memory_items(  # noqa: PLR0913  (all but the place by keyword)
+        self,
+        namespace: str,
+        agent: str,
+        section: str,
+        item: str | None = None,
+        *,
+        instance: str = "default",
+        siblings: bool = False,
     ) -> MemorySections:
         """The items of `daily` or `relationships`; or a section as the agent's other instances let this one see it.
 
@@ -49,11 +60,13 @@ class MemoryCalls(Transport):
             namespace: Of the agent.
             agent: Its id.
             section: Which.
+            item: Of the other instances', only those of this name.
             instance: Who asks.
-            siblings: Those of the other instances, too.
+            siblings: Those of the other instances, instead of its own.
         """
+        _check_written(section)
         query = {"siblings": "true"} if siblings else None
-        return await self.get(MemorySections, _memory(namespace, agent, instance, section), query=query)
+        return await self.get(MemorySections, _memory(namespace, agent, instance, section, item), query=query)
 
     async def memory_history(
         self, namespace: str, agent: str, section: str, item: str | None = None, *, instance: str = "default"
@@ -147,6 +160,19 @@ class MemoryCalls(Transport):
         body = canonical_bytes(exchange.model_dump(mode="json", exclude_none=True))
         response = await self.send("POST", path(namespace, "exchanges"), body=body, headers=_JSON)
         return parse(ExchangeReceipt, response)
+
+
+def _check_written(section: str) -> None:
+    """What reads sections that an agent writes must not ask for the exchanges: they would be marked as seen by it.
+
+    Raises:
+        InvalidInputError: If it does.
+    """
+    if section == SYSTEM_EXCHANGES:
+        raise InvalidInputError(
+            f"{SYSTEM_EXCHANGES} is no section that the agent writes.",
+            hint="Read it by system_exchanges(), which marks its entries as seen, or by memory(), which does not.",
+        )
 
 
 def _memory(namespace: str, agent: str, instance: str, section: str | None = None, item: str | None = None) -> str:

@@ -13,6 +13,7 @@ from anabranch.mcp.memory_arguments import (
 )
 from anabranch.mcp.tools import Tool
 from anabranch.model.agent_events import Claimed, EventState
+from anabranch.model.errors import InvalidInputError
 from anabranch.model.memory import ITEMIZED, SYSTEM_EXCHANGES, MemorySection
 
 if TYPE_CHECKING:
@@ -22,13 +23,18 @@ if TYPE_CHECKING:
 async def read_my_memory(client: AnabranchClient, asked: ReadMyMemory) -> MyMemory:
     """Read a section, or everything."""
     at, instance, section = (asked.namespace, asked.agent), asked.instance, asked.section
+    if section in (None, SYSTEM_EXCHANGES) and (asked.siblings or asked.item is not None):
+        raise InvalidInputError(
+            f"{section or 'Everything'} has no items, and siblings let nobody see it.",
+            hint="Name a section that agents write.",
+        )
     if section is None:
         whole = await client.memory(*at, instance=instance)
         return MyMemory(sections=whole.sections, exchanges=whole.system_exchanges)
     if section == SYSTEM_EXCHANGES:
         return MyMemory(exchanges=await client.system_exchanges(*at, instance=instance))
-    if asked.item is None and (asked.siblings or section in ITEMIZED):
-        found = await client.memory_items(*at, section, instance=instance, siblings=asked.siblings)
+    if asked.siblings or (asked.item is None and section in ITEMIZED):
+        found = await client.memory_items(*at, section, asked.item, instance=instance, siblings=asked.siblings)
         return MyMemory(sections=found.items, omitted=found.omitted)
     return MyMemory(sections=(await client.memory_section(*at, section, asked.item, instance=instance),))
 

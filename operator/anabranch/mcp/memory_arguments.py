@@ -30,7 +30,9 @@ class ReadMyMemory(AtAgent):
     item: ItemName | None = Field(
         default=None, description="of daily a date, of relationships another instance; default: all of them"
     )
-    siblings: bool = Field(default=False, description="what your other instances let you see of theirs, too")
+    siblings: bool = Field(
+        default=False, description="what your other instances let you see of theirs, instead of what yours says"
+    )
 
 
 class MyMemory(Wire):

@@ -64,16 +64,13 @@ may_fail(_syncing, SectionNotWritableError)
 Read = MemorySection | MemorySections | SystemExchanges | SectionHistory
 
 
-class ItemQuery(QueryModel):
-    """What of an item to read."""
+class SectionQuery(QueryModel):
+    """What of a section, or of an item of one, to read."""
 
     history: bool = Field(False, description="what it said before, the last five times, instead of what it says")
-
-
-class SectionQuery(ItemQuery):
-    """What of a section to read."""
-
-    siblings: bool = Field(False, description="what your other instances let you see of theirs, too")
+    siblings: bool = Field(
+        False, description="what your other instances let you see of theirs, instead of what yours says"
+    )
 
 
 @router.get("", response_model=MemoryEnvelope, summary="Read an agent's memory")
@@ -100,11 +97,7 @@ async def get_section(
     at: AtOwnAgent, section: SectionPath, parts: WithParts, query: Annotated[SectionQuery, Query()]
 ) -> Response:
     """A section; of `daily` and `relationships` all items. Reading `system_exchanges` marks its entries as seen."""
-    if query.history and query.siblings:
-        raise InvalidInputError("A history is of one's own memory.", hint="Leave out `siblings` or `history`.")
-    if query.history:
-        return reply(await envelopes.history(parts.db, at.who, section=section))
-    return _read(await envelopes.read_section(parts.db, at.who, section=section, siblings=query.siblings))
+    return await _get(at, parts, query, section=section, item=None)
 
 
 @router.put(
@@ -132,12 +125,10 @@ async def delete_section(at: AtOwnAgent, section: SectionPath, parts: WithParts,
 
 @router.get("/{section}/{item}", response_model=Read, summary="Read an item of an agent's memory")
 async def get_item(
-    at: AtOwnAgent, section: SectionPath, item: ItemPath, parts: WithParts, query: Annotated[ItemQuery, Query()]
+    at: AtOwnAgent, section: SectionPath, item: ItemPath, parts: WithParts, query: Annotated[SectionQuery, Query()]
 ) -> Response:
     """An item of `daily` or `relationships`. Its revision is the ETag."""
-    if query.history:
-        return reply(await envelopes.history(parts.db, at.who, section=section, item=item))
-    return _read(await envelopes.read_section(parts.db, at.who, section=section, item=item))
+    return await _get(at, parts, query, section=section, item=item)
 
 
 @router.put(
@@ -166,6 +157,14 @@ async def delete_item(
 ) -> Response:
     """Delete an item; with `If-Match` only that revision."""
     return await _delete(at, parts, request, section=section, item=item)
+
+
+async def _get(at: OnAgent, parts: WithParts, query: SectionQuery, *, section: str, item: str | None) -> Response:
+    if query.history and query.siblings:
+        raise InvalidInputError("A history is of one's own memory.", hint="Leave out `siblings` or `history`.")
+    if query.history:
+        return reply(await envelopes.history(parts.db, at.who, section=section, item=item))
+    return _read(await envelopes.read_section(parts.db, at.who, section=section, item=item, siblings=query.siblings))
 
 
 async def _put(  # noqa: PLR0913  (what a write consists of)
