@@ -260,6 +260,12 @@ async def test_on_the_wire_an_event_is_a_cloud_event_with_the_names_of_the_propo
     assert answer.headers["cache-control"] == "no-store"
 
 
+async def test_head_of_the_exchanges_shows_nothing_and_marks_nothing(served, ada):
+    await told(served)
+    assert (await raw(ada, "HEAD", f"{ME}/memory/system_exchanges")).status_code == 200
+    assert [entry.seen for entry in (await ada.system_exchanges(AGENTS, "ada")).entries] == [False]
+
+
 async def test_reading_the_exchanges_marks_them_and_the_next_event_brings_them_no_more(served, ada):
     await told(served)
     assert [entry.seen for entry in (await ada.system_exchanges(AGENTS, "ada")).entries] == [False], "it is news"

@@ -58,8 +58,14 @@ async def read(db: Database, who: AgentKey) -> MemoryEnvelope:
     )
 
 
-async def read_section(
-    db: Database, who: AgentKey, *, section: str, item: str | None = None, siblings: bool = False
+async def read_section(  # noqa: PLR0913  (all but the store and the agent by keyword)
+    db: Database,
+    who: AgentKey,
+    *,
+    section: str,
+    item: str | None = None,
+    siblings: bool = False,
+    shown: bool = True,
 ) -> MemorySection | MemorySections | SystemExchanges:
     """A section of an instance's memory.
 
@@ -71,6 +77,7 @@ async def read_section(
         section: Any that there is.
         item: Of ``daily`` and ``relationships``; None: all of the section.
         siblings: What the agent's other instances let it see of the section, instead of its own.
+        shown: Whether what is read reaches the agent; else nothing is marked.
 
     Raises:
         InvalidInputError: If there is no such section, or it has no such items.
@@ -79,7 +86,7 @@ async def read_section(
     if section == SYSTEM_EXCHANGES:
         if item or siblings:
             raise writable.unknown(f"{section}/{item or 'siblings'}")
-        return await _read_exchanges(db, who)
+        return await _read_exchanges(db, who, shown=shown)
     if section not in WRITABLE:
         raise writable.unknown(section)
     name = writable.item_of(section, item, needed=False)
@@ -173,9 +180,9 @@ async def delete(db: Database, who: AgentKey, *, section: str, item: str | None,
     return await db.run(work)
 
 
-async def _read_exchanges(db: Database, who: AgentKey) -> SystemExchanges:
+async def _read_exchanges(db: Database, who: AgentKey, *, shown: bool) -> SystemExchanges:
     async with db.connection() as conn:
-        rows = await exchanges.read(conn, who)
+        rows = await (exchanges.read if shown else exchanges.of_envelope)(conn, who)
         envelope = await envelopes.get(conn, who)
     return _exchanges(envelope.revision, rows)
 

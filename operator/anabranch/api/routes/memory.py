@@ -94,10 +94,10 @@ async def sync_memory(
 
 @router.get("/{section}", response_model=Read, summary="Read a section of an agent's memory")
 async def get_section(
-    at: AtOwnAgent, section: SectionPath, parts: WithParts, query: Annotated[SectionQuery, Query()]
+    at: AtOwnAgent, section: SectionPath, parts: WithParts, query: Annotated[SectionQuery, Query()], request: Request
 ) -> Response:
     """A section; of `daily` and `relationships` all items. Reading `system_exchanges` marks its entries as seen."""
-    return await _get(at, parts, query, section=section, item=None)
+    return await _get(at, parts, request, query, section=section, item=None)
 
 
 @router.put(
@@ -124,11 +124,16 @@ async def delete_section(at: AtOwnAgent, section: SectionPath, parts: WithParts,
 
 
 @router.get("/{section}/{item}", response_model=Read, summary="Read an item of an agent's memory")
-async def get_item(
-    at: AtOwnAgent, section: SectionPath, item: ItemPath, parts: WithParts, query: Annotated[SectionQuery, Query()]
+async def get_item(  # noqa: PLR0913, PLR0917  (the framework gives each by its name)
+    at: AtOwnAgent,
+    section: SectionPath,
+    item: ItemPath,
+    parts: WithParts,
+    query: Annotated[SectionQuery, Query()],
+    request: Request,
 ) -> Response:
     """An item of `daily` or `relationships`. Its revision is the ETag."""
-    return await _get(at, parts, query, section=section, item=item)
+    return await _get(at, parts, request, query, section=section, item=item)
 
 
 @router.put(
@@ -159,12 +164,23 @@ async def delete_item(
     return await _delete(at, parts, request, section=section, item=item)
 
 
-async def _get(at: OnAgent, parts: WithParts, query: SectionQuery, *, section: str, item: str | None) -> Response:
+async def _get(  # noqa: PLR0913  (what a read consists of)
+    at: OnAgent, parts: WithParts, request: Request, query: SectionQuery, *, section: str, item: str | None
+) -> Response:
     if query.history and query.siblings:
         raise InvalidInputError("A history is of one's own memory.", hint="Leave out `siblings` or `history`.")
     if query.history:
         return reply(await envelopes.history(parts.db, at.who, section=section, item=item))
-    return _read(await envelopes.read_section(parts.db, at.who, section=section, item=item, siblings=query.siblings))
+    return _read(
+        await envelopes.read_section(
+            parts.db,
+            at.who,
+            section=section,
+            item=item,
+            siblings=query.siblings,
+            shown=request.method != "HEAD",
+        )
+    )
 
 
 async def _put(  # noqa: PLR0913  (what a write consists of)
