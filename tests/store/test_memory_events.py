@@ -165,6 +165,21 @@ async def test_what_was_told_and_not_acknowledged_is_told_again(api_db):
     assert told(await claim_one(api_db)) == ["Said in x."]
 
 
+async def test_what_a_former_claim_told_is_not_seen_by_an_acknowledgement_of_the_next_one(api_db):
+    await note(api_db, exchange(exchange_id="x"))
+    for name in ("one", "two"):
+        await tell(api_db, name)
+        assert told(await claim_one(api_db)) == ["Said in x."]
+    for name in ("one", "two"):
+        await run_out(api_db, name)
+    first, second = await claim(api_db)
+    assert (told(first), told(second)) == (["Said in x."], [])
+    await ack(api_db, second)
+    assert await unseen(api_db) == [1]
+    await ack(api_db, first)
+    assert await unseen(api_db) == []
+
+
 async def test_an_event_finds_its_own_exchange_whoever_writes_at_that_moment(api_db):
     """An event that can be seen was committed with its exchange, so no digest lacks it."""
     writing = asyncio.gather(*(tell(api_db, f"e{number:02}", with_exchange=True) for number in range(40)))
