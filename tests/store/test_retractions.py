@@ -214,13 +214,23 @@ async def test_what_is_derived_between_completion_and_the_head_is_marked_along(d
     assert (await facts.marks())["three"] == (late,)
 
 
-async def test_a_record_that_is_written_anew_meanwhile_is_withdrawn_all_the_same(db):
+async def test_a_record_that_is_written_anew_meanwhile_is_withdrawn_all_the_same(db, monkeypatch):
     facts = await poisoned(db)
-    asked = await facts.world.retract(facts.line, "poison")
-    await facts.world.decide(asked.job_id)
     other = await facts.world.apply_branch("other")
-    await facts.world.submit(other, 1, {"key": "poison", "content": "drink it", "base": facts.poison})
-    await facts.world.submit(other, 2, {"key": "one", "content": "it is safe", "base": facts.one})
+    asked = await facts.world.retract(facts.line, "poison")
+    prepare, others = publish.prepare, World(db)
+
+    async def overtaken(conn, **options):
+        prepared = await prepare(conn, **options)
+        monkeypatch.setattr(publish, "prepare", prepare)
+        further = {"sources": ["record:a@1"]}
+        await others.submit(other, 1, {"key": "poison", "content": "drink it", "base": facts.poison} | further)
+        await others.submit(other, 2, {"key": "one", "content": "it is safe", "base": facts.one} | further)
+        await others.work()
+        return prepared
+
+    await facts.world.decide(asked.job_id)
+    monkeypatch.setattr(publish, "prepare", overtaken)
     await facts.world.work()
     assert (await facts.at_head("poison")).tombstone
     assert set(await facts.marks()) == {"one", "two"}
