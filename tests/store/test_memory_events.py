@@ -261,6 +261,22 @@ async def test_an_event_that_nobody_acknowledges_is_told_three_times_and_given_u
         await ack(api_db, event)
 
 
+async def test_a_claim_looks_at_the_front_of_the_queue_however_many_wait_behind_it(db):
+    async with db.connection() as conn:
+        await conn.execute(
+            "INSERT INTO agent_events (namespace, agent_id, instance, event_id, kind, data, happened_at) "
+            "SELECT $1, $2, $3, 'e' || n, 'exchange.direct', '{}', now() FROM generate_series(1, 5000) AS n",
+            *WHO.columns.values(),
+        )
+    async with db.transaction() as conn:
+        taken, _ = await agent_events.claim(conn, WHO, limit=1, visibility=TEN_MINUTES)
+        looked_at = await conn.fetchval(
+            "SELECT idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'agent_events'"
+        )
+    assert [event.event_id for event in taken] == ["e1"]
+    assert 0 < looked_at < 500
+
+
 async def test_an_event_that_could_not_be_dealt_with_comes_again_after_a_pause(api_db):
     await tell(api_db, "one", with_exchange=True)
     event = await claim_one(api_db)
