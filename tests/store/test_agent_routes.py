@@ -12,6 +12,7 @@ from tests.store.chatting import ME, raw, told
 from tests.store.served import serving
 from tests.store.world import AGENTS
 
+from anabranch.feed import audience
 from anabranch.identity import grants
 from anabranch.memory import polling
 from anabranch.model.errors import (
@@ -319,6 +320,37 @@ async def test_a_claim_that_waits_ends_when_the_grant_is_gone(served, ada, monke
         assert event.attempts == 1, "nothing was claimed for it meanwhile"
 
 
+async def test_nothing_is_claimed_for_a_caller_that_hung_up(served, ada):
+    body = b'{"wait_seconds": 20}'
+    head = f"POST {ME}/events:claim HTTP/1.1\r\nHost: api\r\nAuthorization: Bearer ada\r\nContent-Length: {len(body)}"
+    _, hasty = await asyncio.open_connection("127.0.0.1", served.port)
+    hasty.write(f"{head}\r\nContent-Type: application/json\r\n\r\n".encode() + body)
+    await hasty.drain()
+    await asyncio.sleep(0.5)
+    hasty.close()
+    await hasty.wait_closed()
+    await asyncio.sleep(0.2)
+    await told(served, "ada")
+    await asyncio.sleep(0.5)
+    (event,) = (await ada.claim_events(AGENTS, "ada")).events
+    assert event.attempts == 1
+
+
+async def test_a_claim_that_waits_and_a_stream_end_when_the_id_is_another_accounts(served, ada, db, monkeypatch):
+    monkeypatch.setattr(polling, "LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(audience, "ASK_SECONDS", 0.2)
+    waiting = asyncio.create_task(ada.claim_events(AGENTS, "ada", wait_seconds=20))
+    streaming = asyncio.create_task(raw(ada, "GET", f"{ME}/events", headers={"Accept": "text/event-stream"}))
+    async with asyncio.timeout(5):
+        while len(served.parts.pushes) == 0:  # noqa: ASYNC110  (nothing tells it)
+            await asyncio.sleep(0.01)
+    async with db.connection() as conn:
+        await conn.execute("UPDATE agents SET service_account = 'eve' WHERE agent_id = 'ada'")
+    with pytest.raises(NotFoundError):
+        await asyncio.wait_for(waiting, 3)
+    assert '"reason":"not_found"' in (await asyncio.wait_for(streaming, 3)).text
+
+
 async def test_whether_the_grant_stands_is_not_asked_more_often_than_needed(served, ada, monkeypatch):
     monkeypatch.setattr(polling, "LOOK_SECONDS", 0.5)
     asked = []
@@ -348,3 +380,18 @@ async def test_the_same_exchange_is_posted_once_and_another_one_is_a_conflict(se
     other = await raw(chat, "POST", path, json={**body, "turns": []})
     assert (other.status_code, other.json()["code"]) == (ConflictError.status, "Conflict")
     assert len((await ada.memory(AGENTS, "ada")).system_exchanges.entries) == 1
+
+
+@pytest.mark.parametrize("ts", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z", "9999-12-31T23:59:59-14:00"])
+async def test_a_time_that_stands_for_none_is_refused_and_blocks_no_queue(served, ada, ts):
+    body = {
+        "exchange_id": "x-1", "kind": "exchange.direct", "surface": {"pod_id": "room"}, "ts": ts,
+        "participants": [{"agent_id": "ada"}],
+    }  # fmt: skip
+    chat = await served.client("chat")
+    of_turn = body | {"ts": None, "turns": [{"sender": "bob", "content": "So.", "ts": ts}]}
+    for posted, field in ((body, "body.ts"), (of_turn, "body.turns[0].ts")):
+        refused = await raw(chat, "POST", f"/v1/namespaces/{AGENTS}/exchanges", json=posted)
+        assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, field)
+    await told(served, "ada")
+    assert len((await ada.claim_events(AGENTS, "ada")).events) == 1

@@ -296,6 +296,8 @@ class OfOwnAgent(Asking):
         if not is_theirs:
             raise absent("agent", namespace=who.namespace, name=who.agent_id)
         await parts.grants.require(caller, self.rows[0], namespace=namespace, name=who.agent_id, anew=anew)
+        if anew and not await ownership.holds(parts.db, who, service_account=name):
+            raise absent("agent", namespace=who.namespace, name=who.agent_id)
         return name
 
 

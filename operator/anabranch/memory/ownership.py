@@ -33,3 +33,15 @@ async def take(db: Database, who: AgentKey, *, service_account: str) -> bool:
                 conn, namespace=who.namespace, agent_id=who.agent_id, service_account=service_account
             )
     return owner == service_account
+
+
+async def holds(db: Database, who: AgentKey, *, service_account: str) -> bool:
+    """Whether an agent's id is a ServiceAccount's by now; nothing is taken.
+
+    Args:
+        db: The store.
+        who: An instance of the agent.
+        service_account: Name of the account.
+    """
+    async with db.connection() as conn:
+        return await agents.owner(conn, namespace=who.namespace, agent_id=who.agent_id) == service_account

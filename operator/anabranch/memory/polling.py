@@ -1,7 +1,8 @@
 """A bounded poll of an agent's events: those that wait are claimed, or those that come within a moment.
 
 Whether the agent may still have them is asked again every few seconds while there is nothing to claim: a grant that is
-taken back ends a poll that waits as it ends a stream.
+taken back ends a poll that waits as it ends a stream. And nothing is claimed for a caller that has gone: it would be
+out of everybody's reach until its deadline, and a caller that gives up and asks again would use up its attempts unseen.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ async def poll(  # noqa: PLR0913  (all but the parts and the agent by keyword)
     visibility: timedelta,
     wait: float,
     still: Callable[[], Awaitable[object]],
+    gone: Callable[[], Awaitable[bool]],
 ) -> list[AgentEvent]:
     """Claim the events that wait; if there are none, those that come within a while.
 
@@ -47,6 +49,7 @@ async def poll(  # noqa: PLR0913  (all but the parts and the agent by keyword)
         visibility: How long they are the caller's to acknowledge.
         wait: Seconds to wait for a first one.
         still: Asks whether the caller may have them, of this very moment; raises when not.
+        gone: Whether the caller has hung up.
 
     Raises:
         AnabranchError: What `still` raises.
@@ -58,6 +61,8 @@ async def poll(  # noqa: PLR0913  (all but the parts and the agent by keyword)
     with waking.hearing(who.topic) as came:
         while True:
             came.clear()
+            if await gone():
+                return []
             events = await delivery.claim(db, who, limit=limit, visibility=visibility)
             left = deadline - clock()
             if events or left <= 0 or waking.ending:

@@ -15,7 +15,7 @@ from pydantic.alias_generators import to_camel
 
 from anabranch.model import limits
 from anabranch.model.crd.base import LongToken, Token
-from anabranch.model.wire import Hash, Moment, Revision, Wire
+from anabranch.model.wire import Hash, Revision, TellableMoment, Wire
 
 MemoryVisibility = Literal["private", "instances"]
 """Whether the agent's other instances see a section. Nobody else ever does."""
@@ -240,7 +240,7 @@ class Turn(Wire):
 
     sender: Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=limits.TEXT_PATTERN)]
     content: Annotated[str, StringConstraints(max_length=limits.TURN_CHARACTERS)]
-    ts: Moment | None = None
+    ts: TellableMoment | None = None
 
 
 class ExchangePost(Wire):
@@ -255,7 +255,7 @@ class ExchangePost(Wire):
         max_length=limits.EXCHANGE_TURNS,
         description="in their order. The takeaway is the newest one of the last one's sender that is not NO_REPLY",
     )
-    ts: Moment | None = Field(
+    ts: TellableMoment | None = Field(
         default=None, description="when it concluded; default: when the last turn was said, or else now"
     )
 

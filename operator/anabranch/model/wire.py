@@ -6,7 +6,7 @@ generations are integers.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import MAXYEAR, MINYEAR, UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
@@ -38,9 +38,23 @@ def _in_utc(value: datetime) -> datetime:
         raise ValueError("the time lies outside the years 1 to 9999 of UTC") from None
 
 
+def _tellable(value: datetime) -> datetime:
+    """The years 1 and 9999 are none of anything that happened.
+
+    Their outermost moments are what programs send for "not set", and what the database's driver takes for infinity: no
+    answer could tell that.
+    """
+    if not MINYEAR < value.year < MAXYEAR:
+        raise ValueError("the time lies outside the years 2 to 9998 of UTC: leave it out where it is not known")
+    return value
+
+
 Hash = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 Revision = Annotated[str, StringConstraints(pattern=r"^(0|[1-9][0-9]{0,17})$")]
 Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]
+TellableMoment = Annotated[AwareDatetime, AfterValidator(_in_utc), AfterValidator(_tellable)]
+"""A time that others are told."""
+
 Sequence = Annotated[int, Field(ge=1, le=limits.MAX_SAFE_INTEGER)]
 Generation = Annotated[int, Field(ge=1, le=limits.MAX_SAFE_INTEGER)]
 Key = Annotated[str, _valid(check_key)]

@@ -101,6 +101,7 @@ async def get_events(
 async def claim_events(
     at: AtOwnAgent,
     parts: WithParts,
+    request: Request,
     body: Annotated[ClaimRequest, Depends(JsonBody(ClaimRequest, limit=ENVELOPE_BYTES))],
 ) -> Response:
     """Take the oldest events that wait; with `wait_seconds`, those that come within a moment.
@@ -120,6 +121,7 @@ async def claim_events(
         visibility=timedelta(seconds=body.visibility_seconds),
         wait=body.wait_seconds,
         still=still,
+        gone=request.is_disconnected,
     )
     return reply(Claimed(events=tuple(events)))
 
