@@ -81,7 +81,9 @@ async def test_a_runtime_author_follows_the_page_on_memory(handbook):
     await told(handbook.served, said="Use the 16 GiB pool until Friday.")
     api = f"API={handbook.served.url}/v1/namespaces/{AGENTS}\nTOKEN=ada\n"
     script = "\n".join(
-        re.sub(r"^(API|TOKEN)=.*\n", "", block, flags=re.MULTILINE) for block in blocks("memory.md", "sh")
+        re.sub(r"^(API|TOKEN)=.*\n", "", block, flags=re.MULTILINE)
+        for block in blocks("memory.md", "sh")
+        if "kubectl" not in block
     )
     process = await asyncio.create_subprocess_exec(
         "bash",
