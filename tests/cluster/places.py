@@ -129,9 +129,10 @@ class Place:
         *changes: Change,
         base: str = "0",
         sequence: int = 1,
+        content: bytes = b"",
     ) -> Any:
-        """Submit changes with evidence for them."""
-        evidence = await client.put_evidence(self.namespace, branch.branch_id, secrets.token_bytes(8))
+        """Submit changes with evidence for them: this, or some that nobody else has."""
+        evidence = await client.put_evidence(self.namespace, branch.branch_id, content or secrets.token_bytes(8))
         return await client.submit_batch(
             self.namespace,
             branch.branch_id,

@@ -149,7 +149,8 @@ async def run(place):
     branch = await place.branch(owner)
     ns, name = place.namespace, branch.name
     await owner.put_private(ns, name, "note", {"text": "mine"})
-    await place.submit(owner, branch, finding("build/new", "A fact."))
+    # Whoever reviews the finding may see the evidence that it cites.
+    await place.submit(owner, branch, finding("build/new", "A fact."), content=EVIDENCE)
     await place.publication(owner, branch)
     digest = await owner.put_evidence(ns, name, EVIDENCE)
     parameters = {

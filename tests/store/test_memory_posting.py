@@ -81,6 +81,10 @@ async def test_an_exchange_was_when_it_says_or_when_its_last_turn_was_said(db):
 async def test_the_same_again_is_the_same_exchange_and_another_under_its_id_is_refused_whole(db):
     first = await post(db, posted())
     assert await post(db, posted()) == first
+    said_in_full = posted(
+        participants=[{"agent_id": "ada", "instance": "default"}, {"agent_id": "bob", "instance": "night"}]
+    )
+    assert await post(db, said_in_full) == first
     assert await counts(db) == (2, 2, 2)
     other = posted(participants=[{"agent_id": "eve"}, {"agent_id": "ada"}])
     with pytest.raises(ConflictError):

@@ -43,7 +43,7 @@ async def post(db: Database, *, namespace: str, body: ExchangePost, poster: str)
     agents = [AgentKey(namespace=namespace, agent_id=one.agent_id, instance=one.instance) for one in body.participants]
     if len(set(agents)) != len(agents):
         raise InvalidInputError("A participant is named twice.", hint="Name each agent's instance once.")
-    digest = sha256(canonical_bytes(body.model_dump(mode="json", exclude_unset=True)))
+    digest = sha256(canonical_bytes(body.model_dump(mode="json")))
 
     async def write(conn: Connection) -> tuple[datetime, list[AgentKey]]:
         at = body.ts or (body.turns[-1].ts if body.turns else None) or await database.now(conn)

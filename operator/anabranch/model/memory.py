@@ -264,5 +264,7 @@ class ExchangeReceipt(Wire):
     """An exchange is noted for each of its participants. The same exchange again gets the same receipt."""
 
     exchange_id: str
-    content_hash: Hash = Field(description="over the RFC 8785 form of what was posted")
+    content_hash: Hash = Field(
+        description="over the RFC 8785 form of what was posted, with what was left out at its default"
+    )
     received_at: datetime
