@@ -320,11 +320,22 @@ async def test_a_claim_that_waits_ends_when_the_grant_is_gone(served, ada, monke
         assert event.attempts == 1, "nothing was claimed for it meanwhile"
 
 
-async def test_nothing_is_claimed_for_a_caller_that_hung_up(served, ada):
-    body = b'{"wait_seconds": 20}'
-    head = f"POST {ME}/events:claim HTTP/1.1\r\nHost: api\r\nAuthorization: Bearer ada\r\nContent-Length: {len(body)}"
+MY_EVENTS = {"name": "my_events", "arguments": {"namespace": AGENTS, "agent": "ada", "wait_seconds": 20}}
+
+
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        (f"{ME}/events:claim", {"wait_seconds": 20}),
+        ("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": MY_EVENTS}),
+    ],
+)
+async def test_nothing_is_claimed_for_a_caller_that_hung_up(served, ada, path, asked):
+    body = json.dumps(asked).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: api\r\nAuthorization: Bearer ada\r\nContent-Length: {len(body)}"
     _, hasty = await asyncio.open_connection("127.0.0.1", served.port)
-    hasty.write(f"{head}\r\nContent-Type: application/json\r\n\r\n".encode() + body)
+    head += "\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json"
+    hasty.write(f"{head}\r\n\r\n".encode() + body)
     await hasty.drain()
     await asyncio.sleep(0.5)
     hasty.close()

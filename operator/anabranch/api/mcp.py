@@ -47,9 +47,29 @@ class Tools:
     async def _as_caller(self, ctx: ServerRequestContext[Any, Any]) -> AsyncIterator[AnabranchClient]:
         """A client that calls the application with the token that the tool was called with."""
         token = ctx.request.headers["authorization"].partition(" ")[2].strip() if ctx.request is not None else None
-        inside = httpx.ASGITransport(app=self._app, raise_app_exceptions=False)
+        app = self._app if ctx.request is None else _heard_by(self._app, ctx.request)
+        inside = httpx.ASGITransport(app=app, raise_app_exceptions=False)
         async with AnabranchClient(_INSIDE, token=token, through=inside) as client:
             yield client
+
+
+def _heard_by(app: ASGIApp, request: Request) -> ASGIApp:
+    """An application whose caller is gone once that of a request is: who waits for events claims none for nobody."""
+
+    async def called(scope: Scope, receive: Receive, send: Send) -> None:
+        unread = True
+
+        async def hear() -> Message:
+            nonlocal unread
+            if not unread:
+                return await request.receive()
+            message = await receive()
+            unread = message.get("more_body", False)
+            return message
+
+        await app(scope, hear, send)
+
+    return called
 
 
 class Answer(Response):
