@@ -303,6 +303,20 @@ async def test_what_cannot_be_told_keeps_nothing_else_back(world, monkeypatch):
     assert await telling.left(world.db) == 1
 
 
+async def test_a_notice_of_another_release_that_cannot_be_read_stays_and_keeps_nothing_else_back(world):
+    branch = await contest(world)
+    async with world.db.connection() as conn:
+        await conn.execute(
+            "INSERT INTO agent_outbox (line, outbox_id, kind, branch_id, details, due_at)"
+            " VALUES ($1, 'later', 'finding.published', $2, '{}', '-infinity')",
+            world.line,
+            branch.branch_id,
+        )
+    await telling.drain(world.db)
+    assert len(await telling.kinds(world.db)) == 4
+    assert await telling.left(world.db) == 1
+
+
 async def test_two_that_drain_at_once_share_nothing(world):
     await contest(world)
     async with world.db.transaction() as conn:

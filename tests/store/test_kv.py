@@ -15,6 +15,7 @@ from tests.store.world import AGENTS
 from anabranch.branches import evidence, layers
 from anabranch.branches import private as overlay
 from anabranch.kv import records
+from anabranch.model.answers import ViewedRecord
 from anabranch.model.canonical import sha256
 from anabranch.model.errors import (
     ConflictError,
@@ -90,7 +91,8 @@ async def test_a_value_comes_back_byte_for_byte_and_is_json_in_the_overlay(space
     row = await space.get("a key")
     assert (row.value, row.media_type, row.revision) == (raw, media_type, receipt.revision)
     assert receipt.bytes == len(raw)
-    viewed = await layers.view(space.db, branch, "kv/knowledge/a key", layer="merged", scopes=())
+    said = await layers.view(space.db, branch, "kv/knowledge/a key", layer="merged", scopes=())
+    viewed = ViewedRecord.model_validate_json(said)
     assert (viewed.layer, viewed.content, viewed.visibility) == ("private", content, "private")
 
 

@@ -185,32 +185,30 @@ class MemoryMachine(Machine):
             entries.append(replace(said(key, self.old(key, pick)), digest=b"other"))
 
         async def work(conn):
-            return await exchanges.append(conn, entries)
+            return await noted(conn, entries)
 
         try:
-            appended = await db.run(work)
+            writes = await db.run(work)
         except ConflictError:
             assert entries[-1].digest == b"other"
             return
-        for owner in self.keys:
-            if new := [one.exchange_id for one in appended if one.key == owner and one.new]:
-                self.answers[owner].writes.append((0, Note(new)))
+        for owner, write in writes:
+            self.answers[owner].writes.append(write)
 
     async def tell(self, db, key, pick, number):
         name = f"e{next(NUMBERS)}"
 
         async def work(conn):
-            if pick % 2:
-                await exchanges.append(conn, [said(key, name)])
+            writes = await noted(conn, [said(key, name)]) if pick % 2 else []
             event = NewAgentEvent(
                 key=key, event_id=name, kind="exchange.direct", subject=None, data={"n": number}, time=said(key, "").ts
             )
             assert await agent_events.enqueue(conn, [event, event]) == {(key, name)}
+            return writes
 
-        await db.run(work)
+        writes = await db.run(work)
         self.answers[key].told.append(name)
-        if pick % 2:
-            self.answers[key].writes.append((0, Note([name])))
+        self.answers[key].writes += [write for _, write in writes]
 
     async def claim(self, db, key, pick, number):  # noqa: ARG002  (as the others)
         events = await delivery.claim(db, key, limit=LIMIT, visibility=timedelta(hours=1))
@@ -248,20 +246,9 @@ class MemoryMachine(Machine):
     # What the database says.
 
     async def learn(self):
-        """At which revisions exchanges were noted, and in which order events came in."""
+        """In which order events came in."""
         async with self.db.connection() as conn:
             for key, answers in self.answers.items():
-                at = dict(
-                    await conn.fetch(
-                        "SELECT exchange_id, revision FROM agent_exchanges"
-                        " WHERE (namespace, agent_id, instance) = ($1, $2, $3)",
-                        *key.columns.values(),
-                    )
-                )
-                answers.writes = [
-                    (at[write.ids[-1]] if isinstance(write, Note) else revision, write)
-                    for revision, write in answers.writes
-                ]
                 rows = await conn.fetch(
                     "SELECT event_id FROM agent_events"
                     " WHERE (namespace, agent_id, instance) = ($1, $2, $3) ORDER BY ordinal",
@@ -305,6 +292,22 @@ def check(model, envelope, sections, history, noted, queue):
         event = model.events[row["event_id"]]
         assert (row["status"], row["attempts"], row["claim_id"]) == (event.status, event.attempts, event.claim)
         assert (set(row["delivered"]), row["memory_revision_at_delivery"]) == (event.delivered, event.stamp)
+
+
+async def noted(conn, entries):
+    """Note exchanges: by envelope the revision that the last of them made, which others may write over right after."""
+    appended = await exchanges.append(conn, entries)
+    writes = []
+    for owner in dict.fromkeys(one.key for one in appended):
+        if new := [one.exchange_id for one in appended if one.key == owner and one.new]:
+            revision = await conn.fetchval(
+                "SELECT revision FROM agent_exchanges"
+                " WHERE (namespace, agent_id, instance) = ($1, $2, $3) AND exchange_id = $4",
+                *owner.columns.values(),
+                new[-1],
+            )
+            writes.append((owner, (revision, Note(new))))
+    return writes
 
 
 def said(key, name):

@@ -43,11 +43,13 @@ class _Telling:
     """A notice, and the runs whose agents are told now.
 
     Attributes:
+        messages: What each of them is told.
         more: Whether there are more runs.
     """
 
     notice: NoticeRow
     runs: Sequence[RunRow]
+    messages: Sequence[Message]
     more: bool = False
 
 
@@ -59,18 +61,31 @@ async def drain(db: Database) -> bool:
     """
     async with db.connection() as conn:
         taken = await outbox.claim(conn, limit=NOTICES_AT_ONCE, hold=_HOLD)
-        tellings = [await _telling(conn, notice) for notice in taken]
+        read = [await _read(conn, notice) for notice in taken]
+    tellings = [telling for telling in read if telling is not None]
     failed = await _tell(db, tellings)
     done = [telling for telling in tellings if telling.notice.outbox_id not in failed]
     await _settle(db, done)
     return len(taken) == NOTICES_AT_ONCE or any(telling.more for telling in done)
 
 
-async def _telling(conn: Connection, notice: NoticeRow) -> _Telling:
+async def _read(conn: Connection, notice: NoticeRow) -> _Telling | None:
+    """What is to be told now; None if the notice is none that this release can read: it stays for one that can."""
+    try:
+        runs = await _runs(conn, notice)
+        messages = [message(notice, run) for run in runs]
+    except (KeyError, TypeError, ValueError) as error:
+        NOTICES_FAILED.inc()
+        _log.warning("a notice cannot be read", kind=notice.kind, notice=notice.outbox_id, exc_info=error)
+        return None
+    return _Telling(notice, runs, messages, more=notice.branch_id is None and len(runs) == RUNS_AT_ONCE)
+
+
+async def _runs(conn: Connection, notice: NoticeRow) -> Sequence[RunRow]:
     if notice.branch_id is not None:
-        return _Telling(notice, [notice.run] if notice.run is not None else [])
+        return [notice.run] if notice.run is not None else []
     if notice.kind == "record.retracted":
-        runs = await outbox.witnesses(
+        return await outbox.witnesses(
             conn,
             line=notice.line,
             after=notice.progress,
@@ -78,16 +93,14 @@ async def _telling(conn: Connection, notice: NoticeRow) -> _Telling:
             content_hash=hash_bytes(notice.details["content_hash"]),
             limit=RUNS_AT_ONCE,
         )
-    else:
-        runs = await outbox.live_runs(
-            conn,
-            line=notice.line,
-            after=notice.progress,
-            known_by=notice.created_at,
-            generation=notice.details["generation"],
-            limit=RUNS_AT_ONCE,
-        )
-    return _Telling(notice, runs, more=len(runs) == RUNS_AT_ONCE)
+    return await outbox.live_runs(
+        conn,
+        line=notice.line,
+        after=notice.progress,
+        known_by=notice.created_at,
+        generation=notice.details["generation"],
+        limit=RUNS_AT_ONCE,
+    )
 
 
 async def _tell(db: Database, tellings: Iterable[_Telling]) -> set[str]:
@@ -98,8 +111,7 @@ async def _tell(db: Database, tellings: Iterable[_Telling]) -> set[str]:
         notice = telling.notice
         # One that failed before may do so for a reason of its own.
         alone = notice.outbox_id if notice.attempts > 1 else ""
-        for run in telling.runs:
-            said = message(notice, run)
+        for run, said in zip(telling.runs, telling.messages, strict=True):
             groups[run.namespace, alone][said.event.event_id] = said  # an agent may have several runs of a line
             notices[run.namespace, alone].add(notice.outbox_id)
     failed: set[str] = set()
