@@ -85,7 +85,7 @@ def decision(**members):
         ("Branch", {**BRANCH, "baselineRef": {"namespace": "n"}}, "spec.baselineRef.name: Required value"),
         ("Branch", {**BRANCH, "task": "ü" * 600}, "spec.task is longer than 1,024 bytes"),
         ("Branch", {**BRANCH, "sharingPolicy": {"default": "public"}}, "spec.sharingPolicy.default"),
-        ("Branch", {**BRANCH, "ttlAfterFinished": "30d"}, 'unknown field "spec.ttlAfterFinished"'),
+        ("Branch", {**BRANCH, "ttlSecondsAfterFinished": 60}, 'unknown field "spec.ttlSecondsAfterFinished"'),
         ("ConsolidationJob", {}, "a job of origin Branch needs spec.branchRef and spec.batches"),
         (
             "ConsolidationJob",

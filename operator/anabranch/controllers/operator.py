@@ -39,6 +39,7 @@ from anabranch.controllers.paused import Paused
 from anabranch.controllers.projector import Projector
 from anabranch.controllers.reconciler import Reconciler
 from anabranch.controllers.services import controllers
+from anabranch.controllers.settings import WORKERS
 from anabranch.controllers.sweep import Scope, Sweep
 from anabranch.controllers.visits import Visits
 from anabranch.controllers.wake import Chore, Seldom, WakeQueue, listen
@@ -67,7 +68,8 @@ _log = structlog.get_logger(__name__)
 
 _GRACE_SECONDS: Final = 5.0
 CONNECTIONS: Final = 20
-"""To Postgres at most, besides the one that listens."""
+"""To Postgres at most with the usual number of workers, besides the one that listens. Each further worker has another
+one: however many of them wait in Postgres, the looks that find new work do not wait for them."""
 
 _AT_ONCE: Final = 100
 _NOTICES_SECONDS: Final = 0.25
@@ -276,7 +278,8 @@ class _NotTheirs(frozenset["asyncio.Task[Any]"]):
 @contextlib.asynccontextmanager
 async def _opened(settings: Settings) -> AsyncIterator[tuple[Database, KubeClient]]:
     """The database, with the schema of this release, and the API server."""
-    db = await Database.open(settings.dsn, application_name="anabranch-operator", max_size=CONNECTIONS)
+    connections = CONNECTIONS + max(0, settings.workers - WORKERS)
+    db = await Database.open(settings.dsn, application_name="anabranch-operator", max_size=connections)
     try:
         async with db.connection() as conn:
             await migrate.check(conn)

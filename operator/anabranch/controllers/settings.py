@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path  # noqa: TC003  (a dataclass field's type is for readers at run time too)
+from typing import Final
 
 from anabranch.manifests import DEFAULT_NAMESPACE, LEASE
+
+WORKERS: Final = 4
+"""Jobs that a process works on at once, unless it is told otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +57,7 @@ class Settings:
     config: Path | None = None
     health_host: str = "127.0.0.1"
     health_port: int = 0
-    workers: int = 4
+    workers: int = WORKERS
     accept_missing: bool = False
     agent_events: timedelta = timedelta(days=7)
     watch_pace: WatchPace = WatchPace()
