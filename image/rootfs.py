@@ -51,7 +51,16 @@ UNUSED = {
     "venv",
 }
 # 80 MB of one method for each route of Kubernetes, loaded by name only; the operator speaks to the API by paths.
-UNUSED_PACKAGES = ("kubernetes/client/api", "kubernetes/aio/client/api")
+# And what packages bring to test themselves.
+UNUSED_PACKAGES = (
+    "kubernetes/client/api",
+    "kubernetes/aio/client/api",
+    "greenlet/tests",
+    "jsonschema/benchmarks",
+    "jsonschema/tests",
+    "sqlalchemy/testing",
+    "websocket/tests",
+)
 UNUSED_EXTENSIONS = ("_ctypes_test", "_test", "_tkinter", "_xxtest", "xxlimited")
 
 ACCOUNTS = {
