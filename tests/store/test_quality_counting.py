@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -43,6 +44,13 @@ def fact(key, content, *, scope="shared", age=None, sources=()):
     )
 
 
+def test_a_record_is_not_verified_whose_source_was_withdrawn():
+    fact = Fact(source_locators=("record:a@1",), validated_at=datetime(2026, 11, 30, tzinfo=UTC))
+    marked = replace(fact, retracted_sources=fact.source_locators)
+    assert [domain.Counts.of(one).verified for one in (fact, marked)] == [1, 0]
+    assert [domain.Counts.of(one).sourced for one in (fact, marked)] == [1, 1]
+
+
 async def recounted(db, line, generation):
     """What the records of a generation say, counted one by one."""
     async with db.connection() as conn:
@@ -61,7 +69,9 @@ async def recounted(db, line, generation):
         imported = any(locator.startswith("import:") for locator in one.source_locators)
         counts["records"] += 1
         counts["sourced"] += bool(one.source_locators)
-        counts["verified"] += bool(one.source_locators) and (imported or one.validated_at is not None)
+        counts["verified"] += (
+            bool(one.source_locators) and (imported or one.validated_at is not None) and not one.retracted_sources
+        )
         if one.validated_at is not None:
             counts["weeks"][domain.week(one.validated_at)] += 1
     return found

@@ -339,6 +339,25 @@ async def test_operators_that_propose_at_the_same_moment_make_one_job(db):
     assert [job.origin for job in await facts.world.jobs()].count("Retraction") == 1
 
 
+async def test_a_retraction_that_cannot_be_proposed_keeps_no_other_back(db, monkeypatch):
+    first, second = await poisoned(db, name="first"), await poisoned(db, name="second")
+    waits, goes_on = await ask(first), await ask(second)
+    propose = retracting.propose
+
+    async def fail(db, *, line, retraction_id):
+        if retraction_id == waits.retraction_id:
+            raise ValueError("a defect")
+        await propose(db, line=line, retraction_id=retraction_id)
+
+    monkeypatch.setattr(retracting, "propose", fail)
+    assert not await retracting.turn(db)
+    assert (await second.world.retraction(goes_on)).state == "proposed"
+    assert (await first.world.retraction(waits)).state == "requested"
+    monkeypatch.undo()
+    await retracting.turn(db)
+    assert (await first.world.retraction(waits)).state == "proposed"
+
+
 async def test_a_retraction_of_which_nothing_is_left_is_void(db):
     facts = await poisoned(db)
     for key in ("two", "one", "poison"):

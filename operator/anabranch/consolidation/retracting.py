@@ -10,10 +10,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+import structlog
+
 from anabranch.consolidation import deriving
 from anabranch.consolidation.consequences import STEPS, Consequences, consequences, marking
 from anabranch.domain.trie import NULL_HASH
-from anabranch.model.errors import ConflictError, NotFoundError
+from anabranch.model.errors import ConflictError, NotFoundError, UnavailableError
 from anabranch.model.ids import LineId, new_retraction_id
 from anabranch.model.limits import BATCH_CHANGES
 from anabranch.store import candidates, database, lines, openings, records, retractions
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from anabranch.store.database import Database
     from anabranch.store.jobs import JobRow
     from anabranch.store.retractions import RetractionRow
+
+_log = structlog.get_logger(__name__)
 
 _AT_ONCE: Final = 20
 
@@ -82,16 +86,24 @@ async def request(
 
 
 async def turn(db: Database) -> bool:
-    """Make jobs of what was asked for; whether there may be more.
+    """Make jobs of what was asked for; whether there may be more. What cannot be proposed keeps no other line's back.
 
     Raises:
         UnavailableError: If the database cannot be reached.
     """
     async with db.connection() as conn:
         found = await retractions.requested(conn, limit=_AT_ONCE)
+    proposed = 0
     for line, retraction_id in found:
-        await propose(db, line=line, retraction_id=retraction_id)
-    return len(found) == _AT_ONCE
+        try:
+            await propose(db, line=line, retraction_id=retraction_id)
+        except UnavailableError:
+            raise
+        except Exception:  # noqa: BLE001  (it comes up again, and is one line's alone)
+            _log.exception("a retraction cannot be proposed yet", line=line, retraction=retraction_id)
+        else:
+            proposed += 1
+    return proposed > 0 and len(found) == _AT_ONCE
 
 
 async def propose(db: Database, *, line: str, retraction_id: str) -> None:

@@ -56,7 +56,7 @@ class Counts:
     Attributes:
         records: How many.
         sourced: How many name a source.
-        verified: How many of these were validated, or imported by digest.
+        verified: How many of these were validated, or imported by digest, and name no source that was withdrawn since.
         undated: How many have no date of validation.
         weeks: How many of the others were validated in which week.
     """
@@ -81,7 +81,7 @@ class Counts:
         return cls(
             records=number,
             sourced=number * sourced,
-            verified=number * (sourced and (dated or imported)),
+            verified=number * (sourced and (dated or imported) and fact.state == "reviewed"),
             undated=number * (not dated),
             weeks=Counter({week(fact.validated_at): number} if fact.validated_at is not None else {}),
         )
