@@ -8,6 +8,8 @@
 # The base is any Debian with Python 3.11 or later, and venv. The image is not built on it but assembled from it: what
 # runs, what that needs, and nothing else (image/rootfs.py). So there is no pip, no package manager and no compiler in it.
 ARG BASE=python:3.11-slim-bookworm
+# embeddings: with what searches by meaning need.
+ARG VARIANT=runtime
 
 FROM ${BASE} AS build
 # For an index or a proxy of one's own; they do not reach the image.
@@ -22,12 +24,13 @@ RUN command -v git && command -v ssh && test -e /etc/ssl/certs/ca-certificates.c
     { apt-get update && apt-get install --yes --no-install-recommends ca-certificates git openssh-client; }
 
 WORKDIR /src
-COPY requirements-build.lock requirements-runtime.lock ./
+COPY requirements-build.lock requirements-runtime.lock requirements-embeddings.lock ./
+ARG VARIANT
 RUN python3 -m venv /build && \
     /build/bin/pip install --require-hashes --requirement requirements-build.lock && \
     python3 -m venv --without-pip /opt/anabranch && \
     /build/bin/pip --python /opt/anabranch/bin/python install --no-compile --only-binary=:all: \
-        --require-hashes --requirement requirements-runtime.lock
+        --require-hashes --requirement requirements-${VARIANT}.lock
 
 COPY pyproject.toml README.md LICENSE ./
 COPY operator operator

@@ -6,9 +6,13 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 PYTEST := $(BIN)/pytest
-# One test file at a time in each of several processes, one a core; PARALLEL= for one process.
-PARALLEL ?= --numprocesses auto --dist loadfile
+# One test file at a time in each of several processes, one a core, those that are marked as long first; PARALLEL= for
+# one process.
+PARALLEL ?= --numprocesses auto --dist loadfile --no-loadscope-reorder
 export PYTHONUNBUFFERED := 1
+# How many faults `make chaos` injects, from which seed, and of which kinds.
+export CHAOS_FAULTS ?= 10000
+export CHAOS_SEED CHAOS_ONLY
 # Where it is set, as in many images, each of the many processes that a test run starts compiles all that it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -60,11 +64,15 @@ test-unit: venv ## Run the tests that need nothing but Python, and Helm for thos
 
 .PHONY: test-store
 test-store: venv ## Run the tests on a real Postgres
-	$(PYTEST) $(PARALLEL) tests/store
+	$(PYTEST) $(PARALLEL) -m "not outages" tests/store
 
 .PHONY: test-cluster
 test-cluster: venv ## Run the tests on a real API server, with the operator and the API running
-	$(PYTEST) $(PARALLEL) tests/cluster
+	$(PYTEST) $(PARALLEL) -m "not outages" tests/cluster
+
+.PHONY: test-outages
+test-outages: venv ## Kill, cut off and replace servers and processes while others work: some minutes
+	$(PYTEST) -m outages tests/store tests/cluster
 
 .PHONY: test-e2e
 test-e2e: venv ## Run the tests in pods, on a cluster with a node: needs root on Linux, may install Debian packages
@@ -73,9 +81,13 @@ test-e2e: venv ## Run the tests in pods, on a cluster with a node: needs root on
 .PHONY: e2e
 e2e: test-e2e
 
+.PHONY: security
+security: venv ## Run the tests that docs/security.md names: what stands against each threat
+	$(PYTEST) $(PARALLEL) -m security tests/unit tests/chart tests/store tests/cluster
+
 .PHONY: chaos
-chaos: venv ## Kill the operator at every durable step of a job, many times over
-	ANABRANCH_CHAOS_ROUNDS=20 $(PYTEST) tests/cluster/test_operator_killed.py
+chaos: venv ## Let 10,000 things fail under work, and judge: CHAOS_FAULTS=, CHAOS_SEED=, CHAOS_ONLY= (docs/chaos.md)
+	$(PYTEST) -p no:randomly --capture=no --show-capture=no tests/chaos
 
 .PHONY: bench
 bench: $(VENV)/.benchmarks ## Measure every row of benchmarks/ next to its peer: some minutes on a quiet machine
@@ -85,9 +97,20 @@ bench: $(VENV)/.benchmarks ## Measure every row of benchmarks/ next to its peer:
 experiments: venv ## Ask a memory before and after consolidation, and show what docs/quality.md tells of it
 	$(PYTEST) --quiet --capture=no -p no:randomly tests/store/test_quality_experiments.py
 
+.PHONY: docs
+docs: venv ## Build the site of the documentation in artifacts/docs/site, each link and anchor checked
+	$(BIN)/sphinx-build --fresh-env --fail-on-warning --keep-going --quiet --conf-dir docs --doctree-dir artifacts/docs/doctrees . artifacts/docs/site
+
 .PHONY: image
 image: venv ## Build the container image, with docker or without, and save it in artifacts/
 	$(BIN)/python -m anabranch.devcluster image
+
+.PHONY: sbom
+sbom: venv ## Write what a release is made of to artifacts/sbom/: its Python packages, and the image where it was made
+	mkdir -p artifacts/sbom
+	$(BIN)/python image/sbom.py lock requirements-runtime.lock > artifacts/sbom/anabranch.cdx.json
+	[ ! -f artifacts/anabranch-image.tar ] || \
+		$(BIN)/python image/sbom.py image artifacts/anabranch-image.tar > artifacts/sbom/anabranch-image.spdx.json
 
 ##@ What they stand on
 
@@ -104,7 +127,8 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 .PHONY: lock
 lock: venv ## Resolve the dependencies anew and pin them, with hashes, in requirements.lock and, for the image, its parts
 	$(COMPILE) --all-extras --upgrade pyproject.toml --output-file requirements.lock
-	$(COMPILE) --extra operator --extra api --constraint requirements.lock pyproject.toml --output-file requirements-runtime.lock
+	$(COMPILE) --extra operator --extra api --extra tracing --constraint requirements.lock pyproject.toml --output-file requirements-runtime.lock
+	$(COMPILE) --extra operator --extra api --extra tracing --extra embeddings --constraint requirements.lock pyproject.toml --output-file requirements-embeddings.lock
 	echo hatchling | $(COMPILE) --constraint requirements.lock - --output-file requirements-build.lock
 	$(COMPILE) --upgrade --constraint requirements.lock benchmarks/requirements.in --output-file benchmarks/requirements.lock
 

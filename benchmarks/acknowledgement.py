@@ -73,9 +73,9 @@ async def run(stage: Stage, *, quick: bool) -> list[Row]:
     ]
 
 
-def put(agent: Agent, path: str, branch_id: str, sequence: int) -> bytes:
+def put(agent: Agent, path: str, branch_id: str, sequence: int, *, findings: int = FINDINGS) -> bytes:
     """The request that submits a batch."""
-    body = canonical_bytes(batch(branch_id, sequence, FINDINGS))
+    body = canonical_bytes(batch(branch_id, sequence, findings))
     return agent.request("PUT", f"{path}/branches/{branch_id}/batches/{sequence}", body)
 
 

@@ -16,7 +16,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.client import AnabranchClient
-from anabranch.devcluster import stack as stacks
+from anabranch.devcluster import assembly
 from anabranch.kube.client import KubeClient
 from anabranch.kube.kinds import JOB
 from anabranch.model.objects import BranchManifest, Change
@@ -34,7 +34,9 @@ AGENT: Final = "finder"
 
 async def run(stage: Stage, *, quick: bool) -> list[measure.Row]:
     """Measure one finding after the other."""
-    stack = await asyncio.to_thread(stacks.up, stage.folder / "stack", options=stacks.Options(durable=True, audit=True))
+    stack = await asyncio.to_thread(
+        assembly.up, stage.folder / "stack", options=assembly.Options(durable=True, audit=True)
+    )
     await asyncio.to_thread(Crowd(stack).home)
     metadata = {"name": AGENT, "namespace": HOME}
     await asyncio.to_thread(stack.cluster.apply, [{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}])

@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import secrets
 import statistics
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -35,10 +37,11 @@ from benchmarks.listeners import PROBE
 from benchmarks.measure import Row, interleaved
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     import psutil
 
+    from benchmarks.serving import Servers
     from benchmarks.stage import Line, Stage
 
 NAME: Final = "following"
@@ -61,11 +64,7 @@ async def run(stage: Stage, *, quick: bool) -> list[Row]:
 
     async with serving.opened(stage, agents=min(AGENTS, followers)) as servers, _nats(stage.folder / "nats") as peer:
         api = await servers.api(line.dsn)
-        path = f"/v1/namespaces/{serving.NAMESPACE}/baselines/{await serving.name_of(line)}/events?generation=head"
-        streams = [
-            agent.request("GET", path).replace(b"Accept: */*", b"Accept: text/event-stream")
-            for _, agent in zip(range(followers), _over(servers.agents), strict=False)
-        ]
+        streams = await streams_of(servers, line, followers)
         consumers = [
             f'CONNECT {{"verbose":false,"pedantic":false}}\r\nSUB followers.{n} 1\r\nPING\r\n'.encode()
             for n in range(followers)
@@ -74,27 +73,17 @@ async def run(stage: Stage, *, quick: bool) -> list[Row]:
 
         async def measured(side: str) -> float:
             if side == "ours":
-                port, greetings, heard, publish = api, streams, b"event: bookmark", _publishing(line)
+                port, greetings, heard, publish = api, streams, b"event: bookmark", publishing(line)
                 process = Processes(servers.folder).running("api")
             else:
                 port, greetings, heard, publish = peer.port, consumers, b"PONG", peer.publish
                 process = Processes(peer.folder).running("nats")
-            before = _rss(process)
-            listening = await listeners.listening(
-                stage.folder / "listeners", port=port, greetings=greetings, heard=heard
-            )
-            memory[side].append((_rss(process) - before) / followers / 1024)
-            sent = {}
-            for _ in range(probes):
-                number = next(numbers)
-                sent[number] = await publish(number)
-                await asyncio.sleep(PAUSE_SECONDS)
-            await asyncio.sleep(1)
-            arrivals = await listening.arrivals()
-            taken = [(at - published) * 1_000 for number, published in sent.items() for at in arrivals.get(number, ())]
-            if len(taken) != followers * probes:
-                raise RuntimeError(f"{side}: {len(taken)} deliveries of {followers * probes}")
-            tails[side].append(statistics.quantiles(taken, n=100))
+            if process is None:
+                raise RuntimeError(f"the server has ended: {side}")
+            some = Listening(port=port, greetings=greetings, heard=heard, process=process)
+            quantiles, kib = await delivered(stage.folder, some, publish, [next(numbers) for _ in range(probes)])
+            memory[side].append(kib)
+            tails[side].append(quantiles)
             return tails[side][-1][98]
 
         compared = await interleaved(lambda: measured("ours"), lambda: measured("peer"))
@@ -121,7 +110,64 @@ async def run(stage: Stage, *, quick: bool) -> list[Row]:
     ]
 
 
-def _publishing(line: Line) -> Callable[[int], Awaitable[float]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listening:
+    """Who is to listen.
+
+    Attributes:
+        port: Of the server.
+        greetings: What each connection sends.
+        heard: What it is sent when it listens.
+        process: The server's.
+    """
+
+    port: int
+    greetings: Sequence[bytes]
+    heard: bytes
+    process: psutil.Process
+
+
+async def delivered(
+    folder: Path, some: Listening, publish: Callable[[int], Awaitable[float]], numbers: Sequence[int]
+) -> tuple[list[float], float]:
+    """Publish probes to listeners.
+
+    Args:
+        folder: For their process.
+        some: The listeners.
+        publish: Publishes a probe; gives when it was published.
+        numbers: Of the probes.
+
+    Returns:
+        Each hundredth of the milliseconds until one was delivered, and the server's KiB for each listener.
+    """
+    before = some.process.memory_info().rss
+    listening = await listeners.listening(
+        folder / "listeners", port=some.port, greetings=some.greetings, heard=some.heard
+    )
+    kib = (some.process.memory_info().rss - before) / len(some.greetings) / 1024
+    sent = {}
+    for number in numbers:
+        sent[number] = await publish(number)
+        await asyncio.sleep(PAUSE_SECONDS)
+    await asyncio.sleep(1)
+    arrivals = await listening.arrivals()
+    taken = [(at - published) * 1_000 for number, published in sent.items() for at in arrivals.get(number, ())]
+    if len(taken) != len(some.greetings) * len(numbers):
+        raise RuntimeError(f"{len(taken)} deliveries of {len(some.greetings) * len(numbers)}")
+    return statistics.quantiles(taken, n=100), kib
+
+
+async def streams_of(servers: Servers, line: Line, followers: int) -> list[bytes]:
+    """What so many followers of a line send to the API: the agents' in turn."""
+    path = f"/v1/namespaces/{serving.NAMESPACE}/baselines/{await serving.name_of(line)}/events?generation=head"
+    return [
+        agent.request("GET", path).replace(b"Accept: */*", b"Accept: text/event-stream")
+        for agent in itertools.islice(itertools.cycle(servers.agents), followers)
+    ]
+
+
+def publishing(line: Line) -> Callable[[int], Awaitable[float]]:
     """Publishes a probe; gives when it was published."""
 
     async def publish(number: int) -> float:
@@ -191,14 +237,3 @@ def _start(processes: Processes, folder: Path, port: int) -> None:
     program = Path(sys.executable).with_name("nats-server")  # the package installs it as a script
     arguments = ["--addr=127.0.0.1", f"--port={port}", "--jetstream", f"--store_dir={folder / 'data'}"]
     processes.start("nats", Program([str(program), *arguments], env=children.environment()))
-
-
-def _rss(process: psutil.Process | None) -> int:
-    if process is None:
-        raise RuntimeError("the server has ended")
-    return int(process.memory_info().rss)
-
-
-def _over(agents: Sequence[serving.Agent]) -> Iterator[serving.Agent]:
-    while True:
-        yield from agents

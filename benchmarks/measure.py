@@ -6,10 +6,12 @@ peer take turns, each pair gives a ratio, and a row reports their median with th
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
 import statistics
+import subprocess
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +41,7 @@ class Row:
         spread: The least and the greatest ratio.
         reached: Whether the bar was.
         figures: Measured values by name, the unit in the name (``ours_ms_p50``), and remarks.
+        points: Of a curve: what it is drawn over comes first, each value after it is drawn as a line of its own.
     """
 
     name: str
@@ -49,6 +52,7 @@ class Row:
     spread: tuple[float, float] | None = None
     reached: bool
     figures: dict[str, float | int | str] = field(default_factory=dict)
+    points: list[dict[str, float]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,8 @@ async def machine(dsn: str) -> dict[str, Any]:
     finally:
         await conn.close()
     return {
+        "commit": _commit(),
+        "processor": _processor(),
         "cores": os.cpu_count(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
         "kernel": platform.release(),
@@ -119,6 +125,22 @@ async def machine(dsn: str) -> dict[str, Any]:
         **settings,
         "load_before": round(os.getloadavg()[0], 2),
     }
+
+
+def _commit() -> str:
+    """Which commit is measured; with a plus sign where something in the folder differs from it."""
+    asked = ("git", "describe", "--always", "--abbrev=10", "--dirty=+", "--exclude=*")
+    done = subprocess.run(asked, capture_output=True, text=True, check=False, cwd=Path(__file__).parent)
+    return done.stdout.strip() or "unknown"
+
+
+def _processor() -> str:
+    """Its name, where the system tells one."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return " ".join(line.partition(":")[2].split())
+    return platform.machine()
 
 
 _TOLD = ["fsync", "synchronous_commit", "shared_buffers", "max_wal_size"]
@@ -137,24 +159,22 @@ def save(row: Row, *, judged: bool, about: dict[str, Any] | None = None) -> None
     (FOLDER / f"{row.name}.json").write_text(json.dumps(body, indent=2, ensure_ascii=False) + "\n")
 
 
-def report(rows: Iterable[Row], *, judged: bool = True, about: dict[str, Any] | None = None) -> None:
-    """Print a table of rows, and write each to a file of its own.
+def report(rows: Iterable[Row], *, judged: bool = True) -> None:
+    """Print a table of rows.
 
     Args:
         rows: What was found.
         judged: Whether sizes were those of the bars.
-        about: The machine, for the files.
     """
-    rows = list(rows)
-    for row in rows:
-        save(row, judged=judged, about=about)
-    Console(width=None if os.isatty(1) else 180).print(_table(rows, judged=judged))
+    Console(width=None if os.isatty(1) else 180).print(_table(list(rows), judged=judged))
 
 
 def verdict(row: Row, *, judged: bool) -> str:
     """What became of the bar, in a word."""
     if not judged:
         return "not judged"
+    if row.bar == "-":
+        return "no bar"
     return "reached" if row.reached else "MISSED"
 
 
@@ -168,28 +188,7 @@ def ratio_text(row: Row) -> str:
 
 def figures_text(row: Row) -> str:
     """The figures, as they are printed."""
-    return ", ".join(f"{name} {_short(value)}" for name, value in row.figures.items())
-
-
-def markdown(rows: Sequence[Row], *, about: dict[str, Any], before: str = "") -> str:
-    """The rows and the machine, as a Markdown table and a sentence.
-
-    Args:
-        rows: What was measured.
-        about: The machine.
-        before: The table that stood there: its rows about other work, or other peers, stay as they are.
-    """
-    new = {f"| {row.work} | {row.peer} " for row in rows}
-    kept = [line for line in before.splitlines() if line.startswith("| ") and not line.startswith(tuple(new))]
-    lines = kept or [
-        "| work | peer in the same run | bar | ratio (spread) | | figures |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
-    for row in rows:
-        cells = (row.work, row.peer, row.bar, ratio_text(row), verdict(row, judged=True), figures_text(row))
-        lines.append(f"| {' | '.join(cells)} |")
-    told = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in about.items())
-    return "\n".join([*lines, "", f"The latest of them on: {told}.", ""])
+    return ", ".join(f"{name} {short(value)}" for name, value in row.figures.items())
 
 
 def _table(rows: Sequence[Row], *, judged: bool) -> Table:
@@ -201,7 +200,8 @@ def _table(rows: Sequence[Row], *, judged: bool) -> Table:
     return table
 
 
-def _short(value: float | str) -> str:
+def short(value: float | str) -> str:
+    """A value as it is printed."""
     if isinstance(value, str):
         return value
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -15,11 +15,9 @@ are processes of their own.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import random
-import time
 from typing import TYPE_CHECKING
 
 import asyncpg
@@ -30,17 +28,16 @@ from benchmarks import load, serving
 from benchmarks.acknowledgement import middle
 from benchmarks.bulk import opened_store
 from benchmarks.measure import Row, interleaved
+from benchmarks.readers import OLD, READERS, timed
 from benchmarks.stage import imported, key
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Sequence
 
     from benchmarks.serving import Agent
     from benchmarks.stage import Stage
 
 NAME = "reading"
-READERS = 32
-OLD = 1
 WARM = 20
 NAMESPACE = ("facts",)
 
@@ -70,17 +67,17 @@ async def run(stage: Stage, *, quick: bool) -> list[Row]:
             return await store.aget(NAMESPACE, key, refresh_ttl=False) is not None
 
         async def ours() -> float:
-            return await _timed(read, size, reads)
+            return await timed(read, size, reads)
 
         async def over_http() -> float:
             made = requests(servers.agents, name, size, reads + WARM)
             return (await load.send(stage.folder / NAME, port=api, connections=made, warm=WARM)).rate
 
         async def of_one_store() -> float:
-            return await _timed(lambda _, key: get(shared, key), size, reads)
+            return await timed(lambda _, key: get(shared, key), size, reads)
 
         async def of_own_stores() -> float:
-            return await _timed(lambda agent, key: get(own[agent], key), size, reads // 3)
+            return await timed(lambda agent, key: get(own[agent], key), size, reads // 3)
 
         found = [
             (where, what, bar, peer, await interleaved(mine, theirs))
@@ -110,20 +107,6 @@ def requests(agents: Sequence[Agent], baseline: str, size: int, reads: int) -> l
     chance = random.Random(3)
     place = f"/v1/namespaces/{serving.NAMESPACE}/baselines/{baseline}/manifests/{OLD}/records"
     return [[agent.request("GET", f"{place}/{key(chance.randrange(size))}") for _ in range(reads)] for agent in agents]
-
-
-async def _timed(read: Callable[[int, str], Awaitable[bool]], size: int, reads: int) -> float:
-    """Reads a second by 32 readers, each waiting for its own."""
-    chance = random.Random(size + reads)
-
-    async def reader(number: int) -> None:
-        for _ in range(reads):
-            if not await read(number, key(chance.randrange(size))):
-                raise LookupError("a record is missing")
-
-    began = time.perf_counter()
-    await asyncio.gather(*map(reader, range(READERS)))
-    return READERS * reads / (time.perf_counter() - began)
 
 
 async def _fill(dsn: str, size: int) -> None:

@@ -72,15 +72,15 @@ async def compare(
         rounds = iter([questions[first::ROUNDS] for first in range(ROUNDS)])
 
         async def measured() -> float:
-            times, given = await _asked(next(rounds), ask)
+            times, given = await asked(next(rounds), ask)
             found[name] += given
-            return _percentile(times, 95)
+            return percentile(times, 95)
 
         return measured
 
     async def ours(text: str) -> list[str]:
-        asked = Search(line=line.line, ref="current", scopes=["shared"], text=text)
-        return [hit.key for hit in (await search(line.db, asked, offset=0, limit=HITS)).hits]
+        given = Search(line=line.line, ref="current", scopes=["shared"], text=text)
+        return [hit.key for hit in (await search(line.db, given, offset=0, limit=HITS)).hits]
 
     async def theirs(text: str) -> list[str]:
         return ask_peer(peer, text, " OR ")
@@ -89,10 +89,10 @@ async def compare(
         return ask_peer(peer, text, " ")
 
     for ask in (ours, theirs):
-        await _asked(corpus.questions(WARM, of=line.records + 1), ask)
+        await asked(corpus.questions(WARM, of=line.records + 1), ask)
     compared = await interleaved(side("ours", ours), side("peer", theirs), rounds=ROUNDS)
     asked_for = [question for first in range(ROUNDS) for question in questions[first::ROUNDS]]
-    strict_times, found["all_words"] = await _asked(asked_for, demanding)
+    strict_times, found["all_words"] = await asked(asked_for, demanding)
     quality = {name: measures(asked_for, given) for name, given in found.items()}
     worse = {
         name: bootstrap(quality["ours"][name], quality["peer"][name]) for name in ("recall_at_1", "recall_at_10", "mrr")
@@ -115,8 +115,8 @@ async def compare(
             figures={
                 "ms_p95": round(p95, 1),
                 "peer_ms_p95": round(statistics.median(compared.peer), 1),
-                "peer_ms_p95_all_words": round(_percentile(strict_times, 95), 1),
-                "ratio_all_words": round(p95 / _percentile(strict_times, 95), 2),
+                "peer_ms_p95_all_words": round(percentile(strict_times, 95), 1),
+                "ratio_all_words": round(p95 / percentile(strict_times, 95), 2),
                 **told,
                 **{
                     f"{name}_differs_by": f"{low:+.3f} to {high:+.3f}".replace("-0.000", "+0.000")
@@ -163,10 +163,10 @@ def build_peer(path: Path, size: int) -> sqlite3.Connection:
 
 def ask_peer(peer: sqlite3.Connection, text: str, between: str) -> list[str]:
     """The keys of the ten best, each read with a snippet."""
-    asked = between.join(f'"{word}"' for word in dict.fromkeys(words(text)))
+    match = between.join(f'"{word}"' for word in dict.fromkeys(words(text)))
     rows = peer.execute(
         "SELECT key, snippet(notes, 1, '', '', '', 40) FROM notes WHERE notes MATCH ? ORDER BY rank LIMIT ?",
-        (asked, HITS),
+        (match, HITS),
     )
     return [row[0] for row in rows]
 
@@ -193,7 +193,7 @@ def bootstrap(ours: Sequence[float], peer: Sequence[float]) -> tuple[float, floa
     return means[RESAMPLES // 40], means[-RESAMPLES // 40]
 
 
-async def _asked(
+async def asked(
     questions: Sequence[Question], ask: Callable[[str], Awaitable[list[str]]]
 ) -> tuple[list[float], list[list[str]]]:
     """Ask all questions, one after the other; milliseconds, and what was answered."""
@@ -205,7 +205,8 @@ async def _asked(
     return times, given
 
 
-def _percentile(times: Sequence[float], percent: int) -> float:
+def percentile(times: Sequence[float], percent: int) -> float:
+    """The time that so many of a hundred stay below."""
     return sorted(times)[len(times) * percent // 100]
 
 

@@ -23,7 +23,7 @@ from anabranch.store import importing, lines, migrate, publish
 from anabranch.store.database import Database
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
     from pathlib import Path
 
 OWNER = "benchmark"
@@ -128,18 +128,21 @@ class Stage:
         """Let later rows share a line that a row has made."""
         self._lines[line.records] = line
 
-    async def empty_line(self, records: int) -> Line:
-        """A line in a database of its own, to which a row brings its records."""
-        dsn = await self.database_dsn()
-        await migrate.upgrade(dsn)
-        db = await self.database(dsn=dsn)
+    async def empty_line(self, records: int, *, beside: Line | None = None) -> Line:
+        """A line to which a row brings its records: in a database of its own, or beside another line."""
+        if beside:
+            dsn, db, name = beside.dsn, beside.db, f"line-{secrets.token_hex(4)}"
+        else:
+            dsn, name = await self.database_dsn(), "line"
+            await migrate.upgrade(dsn)
+            db = await self.database(dsn=dsn)
         async with db.transaction() as conn:
-            state = await lines.adopt_or_create(conn, namespace="bench", namespace_uid="n", name="line", uid="u")
+            state = await lines.adopt_or_create(conn, namespace="bench", namespace_uid="n", name=name, uid=name)
         return Line(db, dsn, state.line.line, records)
 
-    async def new_line(self, records: int) -> Line:
-        """A line of so many records in a database of its own."""
-        line = await self.empty_line(records)
+    async def new_line(self, records: int, *, beside: Line | None = None) -> Line:
+        """A line of so many records in a database of its own, or beside another line."""
+        line = await self.empty_line(records, beside=beside)
         await importing.import_first(
             line.db, line=line.line, records=_stream(records), origin={"kind": "import"}, import_digest=None
         )
@@ -147,10 +150,14 @@ class Stage:
 
 
 @contextlib.asynccontextmanager
-async def opened() -> AsyncIterator[Stage]:
-    """A stage on a durable Postgres of its own, or on that of ANABRANCH_DSN; nothing is left of it afterwards."""
+async def opened(*, settings: Mapping[str, str] | None = None) -> AsyncIterator[Stage]:
+    """A stage on a durable Postgres of its own, or on that of ANABRANCH_DSN; nothing is left of it afterwards.
+
+    Args:
+        settings: Further ones of the Postgres of its own.
+    """
     with ephemeral.folder("anabranch-benchmark-") as folder:
-        server = choose.postgres_server(folder / "postgres", durable=True, settings=SETTINGS)
+        server = choose.postgres_server(folder / "postgres", durable=True, settings={**SETTINGS, **(settings or {})})
         try:
             async with on(server.dsn, folder) as place:
                 yield place

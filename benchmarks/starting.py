@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 import asyncpg
 
-from anabranch.devcluster import children
-from anabranch.devcluster import stack as stacks
+from anabranch.devcluster import assembly, children
 from anabranch.devcluster.processes import Processes, Program
 from benchmarks import measure
 from benchmarks.crowd import HOME, Crowd
@@ -47,7 +46,9 @@ HANDLED: Final = "kopf.zalando.org/last-handled-configuration"
 
 async def run(stage: Stage, *, quick: bool) -> list[measure.Row]:
     """Measure both sides in turns; the control plane and its first operator are up before."""
-    stack = await asyncio.to_thread(stacks.up, stage.folder / "stack", options=stacks.Options(durable=True, audit=True))
+    stack = await asyncio.to_thread(
+        assembly.up, stage.folder / "stack", options=assembly.Options(durable=True, audit=True)
+    )
     crowd = Crowd(stack)
     await asyncio.to_thread(crowd.home)
     await asyncio.to_thread(crowd.model, "crowd-forked", ready=True)
@@ -69,7 +70,7 @@ async def _ready(crowd: Crowd, many: int, rounds: int) -> measure.Row:
         await crowd.copy("crowd-new", namespace, many, rows=False)
         log = Audit(crowd.stack, namespace)
         began = time.time()
-        async with _running(crowd.stack, side, namespace):
+        async with running(crowd.stack, side, namespace):
             took = await log.all_shown(many) - began
         writes[side] += log.writes["branches"]
         writes[f"{side} events"] += log.writes["events"]
@@ -101,30 +102,30 @@ async def _memory(crowd: Crowd, more: int) -> measure.Row:
     stack = crowd.stack
     await crowd.copy("crowd-forked", "crowd-restart", more, rows=True)
     log = Audit(stack, "crowd-restart")
-    before = await _transactions(stack)
+    before = await transactions(stack)
     began = time.monotonic()
-    async with _running(stack, "ours", "crowd-restart") as process:
+    async with running(stack, "ours", "crowd-restart") as process:
         ready = time.monotonic() - began
         await log.watching()
-        await _settled(process)
-        ours = _peak_mb(process)
-        at_start = await _transactions(stack) - before
+        await settled(process)
+        ours = peak_mb(process)
+        at_start = await transactions(stack) - before
         # It looks at the database from time to time anyway: what it asks in as long a time afterwards is no start.
         elapsed = time.monotonic() - began
         await asyncio.sleep(elapsed)
-        idle = await _transactions(stack) - before - at_start
+        idle = await transactions(stack) - before - at_start
     log.read()
     await crowd.remove("crowd-restart")
 
-    async with _running(stack, "stock", "crowd-new"):
+    async with running(stack, "stock", "crowd-new"):
         await Audit(stack, "crowd-new", from_begin=True).all_shown(1)
     handled = stack.cluster.get("branch", "model", "--namespace=crowd-new")["metadata"]["annotations"][HANDLED]
     await crowd.copy("crowd-new", "crowd-handled", more, rows=False, annotations={HANDLED: handled})
     handling = Audit(stack, "crowd-handled")
-    async with _running(stack, "stock", "crowd-handled") as process:
+    async with running(stack, "stock", "crowd-handled") as process:
         await handling.watching()
-        await _settled(process)
-        stock = _peak_mb(process)
+        await settled(process)
+        stock = peak_mb(process)
     await crowd.remove("crowd-handled")
     writes = log.writes["branches"] + log.writes["events"]
     return measure.Row(
@@ -214,7 +215,7 @@ class Audit:
 
 
 @contextlib.asynccontextmanager
-async def _running(stack: Stack, side: str, namespace: str) -> AsyncIterator[psutil.Process]:
+async def running(stack: Stack, side: str, namespace: str) -> AsyncIterator[psutil.Process]:
     """The process of one side, for one namespace, while the block runs."""
     processes = Processes(stack.folder)
     if side == "ours":
@@ -237,23 +238,23 @@ async def _running(stack: Stack, side: str, namespace: str) -> AsyncIterator[psu
         await asyncio.to_thread(processes.stop, name)
 
 
-async def _settled(process: psutil.Process) -> None:
+async def settled(process: psutil.Process, *, quick: bool = False) -> None:
     """Wait until a process has nothing to do any more; ours compares the statuses a while after it saw them."""
     quiet, last = 0, 0.0
     while quiet < 2:
-        await asyncio.sleep(5)
+        await asyncio.sleep(1 if quick else 5)
         used = sum(process.cpu_times()[:2])
         quiet = quiet + 1 if used - last < 0.25 else 0
         last = used
 
 
-def _peak_mb(process: psutil.Process) -> float:
+def peak_mb(process: psutil.Process) -> float:
     """The greatest resident memory that a process has had."""
     status = Path(f"/proc/{process.pid}/status").read_text()
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 1024
 
 
-async def _transactions(stack: Stack) -> int:
+async def transactions(stack: Stack) -> int:
     """How many the database has seen; Postgres counts those of an ended or idle connection a second later."""
     conn = await asyncpg.connect(stack.admin_dsn)
     try:

@@ -61,6 +61,10 @@ UNUSED_PACKAGES = (
     "sqlalchemy/testing",
     "websocket/tests",
 )
+# zstandard's other way into its library, for interpreters that are not this one.
+UNUSED_FILES = ("zstandard/_cffi.*.so", "zstandard/backend_cffi.py")
+# What extensions were compiled from: a megabyte that nothing reads any more.
+UNUSED_SOURCES = ("*.cpp", "*.hpp", "*.pxd", "*.pxi", "*.pyx")
 UNUSED_EXTENSIONS = ("_ctypes_test", "_test", "_tkinter", "_xxtest", "xxlimited")
 
 ACCOUNTS = {
@@ -93,11 +97,14 @@ def main(root: Path) -> None:
 
 def copy_python(root: Path) -> None:
     """The environment, the interpreter that it stands on, and the standard library."""
-    copy_tree(root, Path(sys.prefix), without={"__pycache__"})
+    copy_tree(root, Path(sys.prefix), without={"__pycache__", *UNUSED_SOURCES})
     for name in ("activate", "activate.csh", "activate.fish", "Activate.ps1"):
         (root / sys.prefix[1:] / "bin" / name).unlink(missing_ok=True)
+    packages = root / sysconfig.get_path("purelib")[1:]
     for package in UNUSED_PACKAGES:
-        shutil.rmtree(root / sysconfig.get_path("purelib")[1:] / package)
+        shutil.rmtree(packages / package)
+    for file in (file for pattern in UNUSED_FILES for file in packages.glob(pattern)):
+        file.unlink()
     copy(root, Path(sys.base_prefix, "bin/python3"))
     for kind in ("stdlib", "platstdlib"):
         library = Path(sysconfig.get_path(kind, vars={"installed_base": sys.base_prefix, "base": sys.base_prefix}))

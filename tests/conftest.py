@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.unit.security_page import shown_by
 
 from anabranch.devcluster import binaries, choose, ephemeral
 from anabranch.devcluster.errors import DevclusterError
@@ -65,6 +66,18 @@ def pytest_xdist_setupnodes(config):
     """Builds the control plane where people see the progress, which no worker can show."""
     if not all(argument.startswith(("tests/unit", "tests/store", "tests/chart")) for argument in config.args):
         build_control_plane(config)
+
+
+def pytest_collection_modifyitems(config, items):
+    """Marks the tests that docs/security.md names, since what it says stands on them, and lets long files begin.
+
+    A long one that comes last keeps a process busy for a minute while the others have nothing left to do.
+    """
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    named = shown_by()
+    for item in items:
+        if (item.path.relative_to(config.rootpath).as_posix(), getattr(item, "originalname", "")) in named:
+            item.add_marker(pytest.mark.security)
 
 
 def pytest_collection_finish(session):

@@ -211,10 +211,24 @@ def test_network_policies_follow_their_values(render):
                 "extraEgress": egress,
             },
             "gitRepositories": {"docs": {"url": "https://git.example/docs.git"}},
+            "models": {
+                "own": {"url": "http://model.models:8080/v1", "model": "m"},
+                "plain": {"url": "http://model.models", "model": "m"},
+            },
+            "backupTargets": {
+                "minio": {
+                    "bucket": {
+                        "endpoint": "https://minio.storage:9000",
+                        "region": "x",
+                        "bucket": "memory",
+                        "credentialsSecret": "keys",
+                    }
+                }
+            },
         }
     )
     operator = rendered.get("NetworkPolicy", "anabranch-operator")["spec"]
-    assert ports(operator["egress"]) == {16443, 6432, 443, 8443}
+    assert ports(operator["egress"]) == {16443, 6432, 443, 8443, 8080, 80, 9000}
     assert operator["ingress"][0]["from"] == peers
     assert ports(rendered.get("NetworkPolicy", "anabranch")["spec"]["egress"]) == {5353}
     api, _ = rendered.get("NetworkPolicy", "anabranch-api")["spec"]["ingress"]

@@ -29,7 +29,7 @@ def home():
     """A folder of the server's user."""
     folder = Path(tempfile.mkdtemp(prefix="anabranch-trial-"))
     (folder / "password").write_text(PASSWORD)
-    if user := postgres._user():
+    if user := postgres.server_user():
         for path in (folder, folder / "password"):
             shutil.chown(path, pwd.getpwnam(user).pw_uid)
     yield folder
@@ -57,7 +57,7 @@ def start(render, home):
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
-            **identity(postgres._user()),
+            **identity(postgres.server_user()),
         )
         started.append(process)
         return process, f"postgresql://postgres:{PASSWORD}@127.0.0.1:{port}/anabranch"

@@ -12,7 +12,7 @@ from tests.chart.rendering import CERT_MANAGER, CLOUDNATIVEPG, CNPG, EXISTING, N
 from anabranch.api import parts
 from anabranch.api.settings import Settings
 from anabranch.chart.values import ChartValues
-from anabranch.consolidation.sources import SourcesConfig
+from anabranch.controllers.configuration import Configuration
 from anabranch.controllers.operator import CONNECTIONS
 from anabranch.model.limits import ARCHIVE_BYTES, LINE_RECORDS
 from anabranch.store.database import Database
@@ -34,7 +34,7 @@ def refused(render, values, **settings):
         ({"api": {"tls": {"modee": "auto"}}}, "at '/api/tls': additional properties 'modee' not allowed"),
         ({"database": {"mode": "mysql"}}, "value must be one of 'existing', 'cloudnativepg', 'trial'"),
         ({"api": {"replicas": 0}}, "at '/api/replicas': minimum: got 0, want 1"),
-        ({"stores": {"eu": {}}}, "additional properties 'stores' not allowed"),
+        ({"regions": {"eu": {}}}, "additional properties 'regions' not allowed"),
         ({"gitRepositories": {"docs": {"url": "https://x", "path": "/y"}}}, "oneOf"),
         ({"gitRepositories": {"Docs": {"url": "https://x"}}}, "Docs"),
         ({"httpSources": {"wiki": {"hosts": "x"}}}, "additional properties 'hosts' not allowed"),
@@ -168,13 +168,30 @@ def test_pods_are_spread_over_nodes_and_zones_unless_the_values_say_how(render):
 
 
 def test_a_budget_guards_what_has_replicas_and_nothing_else(render):
-    budgets = render().names("PodDisruptionBudget")
-    assert budgets == {"anabranch-api"}
-    both = render({**EXISTING, "operator": {"replicas": 2, "podDisruptionBudget": {"maxUnavailable": "50%"}}})
+    assert render().names("PodDisruptionBudget") == {"anabranch-api", "anabranch-operator"}
+    both = render({**EXISTING, "operator": {"replicas": 3, "podDisruptionBudget": {"maxUnavailable": "50%"}}})
     assert both.get("PodDisruptionBudget", "anabranch-operator")["spec"]["maxUnavailable"] == "50%"
-    assert both.get("Deployment", "anabranch-operator")["spec"]["replicas"] == 2
-    assert not render({**EXISTING, "api": {"replicas": 1}}).of("PodDisruptionBudget")
-    assert not render({**EXISTING, "api": {"podDisruptionBudget": {"enabled": False}}}).of("PodDisruptionBudget")
+    assert both.get("Deployment", "anabranch-operator")["spec"]["replicas"] == 3
+    for program in ("api", "operator"):
+        for values in ({"replicas": 1}, {"podDisruptionBudget": {"enabled": False}}):
+            budgets = render({**EXISTING, program: values}).names("PodDisruptionBudget")
+            assert budgets == {"anabranch-api", "anabranch-operator"} - {f"anabranch-{program}"}
+
+
+def test_of_two_operators_one_stands_by_elsewhere_and_they_roll_one_after_the_other(render):
+    def operator(**values):
+        return render({**EXISTING, "operator": values}).get("Deployment", "anabranch-operator")["spec"]
+
+    two = operator()
+    assert two["replicas"] == 2
+    assert two["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+    spread = two["template"]["spec"]["topologySpreadConstraints"]
+    assert [each["topologyKey"] for each in spread] == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
+    # One alone is replaced before it goes: nobody would lead meanwhile.
+    assert operator(replicas=1)["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    (container,) = operator(leaseSeconds=30)["template"]["spec"]["containers"]
+    assert "--lease-seconds=30" in container["args"]
+    assert "maximum: got 61, want 60" in refused(render, {**EXISTING, "operator": {"leaseSeconds": 61}})
 
 
 def test_the_autoscaler_owns_the_number_of_replicas(render):
@@ -194,11 +211,53 @@ def test_the_operator_reads_the_named_sources_as_they_were_given(render):
     }
     rendered = render({**EXISTING, **sources})
     written = rendered.get("ConfigMap", "anabranch-operator")["data"]["config.yaml"]
-    parsed = SourcesConfig.parse(yaml.safe_load(written))
-    assert parsed == SourcesConfig.parse({**sources, "cacheFolder": "/var/cache/anabranch"})
+    parsed = Configuration.parse(yaml.safe_load(written))
+    assert parsed == Configuration.parse({**sources, "cacheFolder": "/var/cache/anabranch"})
     mounts = {mount["mountPath"]: mount["name"] for mount in rendered.container("anabranch-operator")["volumeMounts"]}
     assert rendered.env("anabranch-operator")["ANABRANCH_CONFIG"].startswith("/etc/anabranch/operator/")
     assert {"/etc/anabranch/operator", "/var/cache/anabranch", "/tmp"} <= mounts.keys()
+
+
+MODELS = {
+    "small": {
+        "url": "https://models.example:8443/v1",
+        "model": "small-1",
+        "timeoutSeconds": 20,
+        "apiKeySecret": "small-key",
+        "caSecret": "authority",
+    },
+    "own": {"url": "http://model.models:8080/v1", "model": "own-7b", "jsonMode": False},
+    "plain": {"url": "https://plain.example/v1", "model": "m"},
+}
+
+
+def test_the_operator_knows_the_models_and_reads_their_secrets_from_files(render):
+    rendered = render({**EXISTING, "models": MODELS})
+    parsed = Configuration.parse(yaml.safe_load(rendered.get("ConfigMap", "anabranch-operator")["data"]["config.yaml"]))
+    own, plain, small = (parsed.models[name] for name in sorted(MODELS))
+    assert (small.api_key_file, small.ca_file) == (
+        "/etc/anabranch/models/small/api-key",
+        "/etc/anabranch/models/small/ca.crt",
+    )
+    assert (small.model, small.timeout_seconds, own.json_mode) == ("small-1", 20, False)
+    assert (own.api_key_file, plain.ca_file) == (None, None)
+    (volume,) = [each for each in rendered.pod("anabranch-operator")["volumes"] if each["name"] == "models"]
+    assert [each["secret"] for each in volume["projected"]["sources"]] == [
+        {"name": "small-key", "items": [{"key": "api-key", "path": "small/api-key"}]},
+        {"name": "authority", "items": [{"key": "ca.crt", "path": "small/ca.crt"}]},
+    ]
+    mounts = {each["name"]: each for each in rendered.container("anabranch-operator")["volumeMounts"]}
+    assert (mounts["models"]["mountPath"], mounts["models"]["readOnly"]) == ("/etc/anabranch/models", True)
+    assert "models" not in {each["name"] for each in rendered.pod("anabranch-api")["volumes"]}
+    keyless = render({**EXISTING, "models": {"own": MODELS["own"]}})
+    assert "models" not in {each["name"] for each in keyless.pod("anabranch-operator")["volumes"]}
+
+
+def test_a_models_key_is_sent_over_https_only_and_never_stands_in_the_values(render):
+    clear = {**MODELS["small"], "url": "http://models.example/v1"}
+    assert "models.small: a key is sent over https only" in refused(render, {**EXISTING, "models": {"small": clear}})
+    written = {**MODELS["plain"], "apiKey": "sk-secret"}
+    assert "'apiKey' not allowed" in refused(render, {**EXISTING, "models": {"small": written}})
 
 
 def test_a_changed_configuration_makes_new_pods(render):
@@ -237,9 +296,22 @@ def test_the_api_alone_gets_the_key_that_manifests_are_signed_with(render):
     assert "ANABRANCH_SIGNING_KEY" not in render().env("anabranch-api")
 
 
+def test_an_embedder_is_told_to_both_that_need_it_and_to_nobody_unless_set(render):
+    rendered = render({**EXISTING, "search": {"embedder": "wordllama", "mode": "words"}})
+    api, operator = (rendered.env(f"anabranch-{name}") for name in ("api", "operator"))
+    assert operator["ANABRANCH_EMBEDDER"] == "wordllama"
+    told = {name: api[name] for name in ("ANABRANCH_EMBEDDER", "ANABRANCH_SEARCH_MODE")}
+    settings = Settings.from_environment({**PLAIN, **told})
+    assert (settings.embedder, settings.search_mode) == ("wordllama", "words")
+    for name in ("api", "operator"):
+        plain = render().env(f"anabranch-{name}")
+        assert not {"ANABRANCH_EMBEDDER", "ANABRANCH_SEARCH_MODE"} & plain.keys()
+
+
 def test_workers_namespaces_and_the_age_of_events_are_the_operators_arguments(render):
     rendered = render({**EXISTING, "operator": {"workers": 7, "namespaces": ["a", "b"], "keepAgentEvents": "36h"}})
     assert rendered.container("anabranch-operator")["args"][3:] == [
+        "--lease-seconds=9",
         "--workers=7",
         "--keep-agent-events=36h",
         "--namespace=a",
@@ -286,13 +358,15 @@ def test_the_uninstall_hook_runs_before_anything_goes_and_can_be_left_out(render
 
 
 def test_existing_each_program_reads_its_own_key(render):
-    keys = {"operator": "o", "api": "a", "migrate": "m", "operatorListen": "ol", "apiListen": "al"}
+    keys = {"operator": "o", "api": "a", "migrate": "m", "operatorListen": "ol", "apiListen": "al", "apiStandbys": "as"}
     rendered = render({"database": {"existingSecret": "dsns", "keys": keys}})
     operator, api = rendered.env("anabranch-operator"), rendered.env("anabranch-api")
     assert (operator["ANABRANCH_OPERATOR_DSN"], operator["ANABRANCH_LISTEN_DSN"]) == (("dsns", "o"), ("dsns", "ol"))
     assert (api["ANABRANCH_API_DSN"], api["ANABRANCH_LISTEN_DSN"]) == (("dsns", "a"), ("dsns", "al"))
+    assert api["ANABRANCH_API_DSN_RO"] == ("dsns", "as")
+    assert "ANABRANCH_API_DSN_RO" not in operator
     assert rendered.env("anabranch-migrate") == {"ANABRANCH_MIGRATE_DSN": ("dsns", "m")}
-    assert "ANABRANCH_LISTEN_DSN" not in render().env("anabranch-api")
+    assert not {"ANABRANCH_LISTEN_DSN", "ANABRANCH_API_DSN_RO"} & set(render().env("anabranch-api"))
     assert "StatefulSet" not in {each["kind"] for each in rendered.objects}
 
 
@@ -425,12 +499,43 @@ def test_cloudnativepg_has_connections_for_all_that_the_defaults_may_start(rende
 
     pool = inspect.signature(Database.open).parameters["max_size"].default
     values = ChartValues()
-    # While they roll there is one more of each; each process listens by a connection beside its pool.
-    programs = (values.api.autoscaling.max_replicas + 1) * (pool + 1) + (values.operator.replicas + 1) * (
-        CONNECTIONS + 1
-    )
+    # While they roll there is one more API, and one more operator if it is the only one; each process listens by a
+    # connection beside its pool, and has one for signs of life.
+    apis, operators = values.api.autoscaling.max_replicas + 1, max(values.operator.replicas, 2)
+    programs = apis * (pool + 2) + operators * (CONNECTIONS + 2)
     assert programs + 20 <= int(most({}))  # the rest is for the migration, for replication and for people
     assert most({"extraSpec": {"postgresql": {"parameters": {"max_connections": "500"}}}}) == "500"
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({}, {"method": "any", "number": 1, "dataDurability": "required"}),
+        (
+            {"instances": 5, "synchronous": {"number": 2, "dataDurability": "preferred"}},
+            {"method": "any", "number": 2, "dataDurability": "preferred"},
+        ),
+        ({"instances": 1}, None),
+        ({"instances": 2, "synchronous": {"number": 2}}, None),
+        ({"synchronous": {"number": 0}}, None),
+    ],
+)
+def test_a_commit_in_cloudnativepg_waits_for_as_many_standbys_as_there_may_be(render, values, expected):
+    cluster = render({"database": {"mode": "cloudnativepg", "cloudnativepg": values}}, apis=(CNPG,))
+    assert cluster.get("Cluster", "anabranch-database")["spec"]["postgresql"].get("synchronous") == expected
+
+
+def test_the_api_reads_from_cloudnativepgs_standbys_where_there_are_any(render):
+    def env(**values):
+        rendered = render({"database": {"mode": "cloudnativepg", "cloudnativepg": values}}, apis=(CNPG,))
+        dsns = rendered.get("Secret", "anabranch-database-api")["stringData"]
+        assert dsns["dsn-ro"] == dsns["dsn"].replace("anabranch-database-rw.", "anabranch-database-ro.")
+        assert "dsn-ro" not in rendered.get("Secret", "anabranch-database-operator")["stringData"]
+        return rendered.env("anabranch-api").get("ANABRANCH_API_DSN_RO")
+
+    assert env() == ("anabranch-database-api", "dsn-ro")
+    assert env(readFromStandbys=False) is None
+    assert env(instances=1) is None
 
 
 def test_cloudnativepg_has_to_be_installed(render):
@@ -521,3 +626,64 @@ def test_the_temporary_files_of_an_api_pod_are_bounded_and_the_bound_is_a_value(
     assert bound({"api": {"tmpSizeLimit": ""}}) == {}
     # Enough for all that one process lets in at once.
     assert parts.UPLOADS * ARCHIVE_BYTES + parts.EXPORTS * LINE_RECORDS * 64 <= 10 << 30
+
+
+BACKUP_TARGETS = {
+    "volume": {"folder": {"claim": "vault"}},
+    "cloud": {
+        "bucket": {
+            "endpoint": "https://s3.example",
+            "bucket": "memory",
+            "prefix": "prod/",
+            "credentialsSecret": "s3-keys",
+            "caSecret": "s3-ca",
+        }
+    },
+    "database": {"cloudNativePG": {"namespace": "postgres", "cluster": "main", "method": "volumeSnapshot"}},
+}
+
+
+def test_the_operator_reads_each_backup_target_where_its_volume_is_mounted(render):
+    rendered = render({**EXISTING, "backupTargets": BACKUP_TARGETS})
+    written = rendered.get("ConfigMap", "anabranch-operator")["data"]["config.yaml"]
+    targets = Configuration.parse(yaml.safe_load(written)).backup_targets
+    mounts = {mount["name"]: mount for mount in rendered.container("anabranch-operator")["volumeMounts"]}
+    volumes = {volume["name"]: volume for volume in rendered.pod("anabranch-operator")["volumes"]}
+    assert targets["volume"].folder.path == mounts["backups-volume"]["mountPath"]
+    assert volumes["backups-volume"]["persistentVolumeClaim"]["claimName"] == "vault"
+    assert not mounts["backups-volume"].get("readOnly")
+    bucket, mount = targets["cloud"].bucket, mounts["backups-cloud"]
+    assert (bucket.bucket, bucket.prefix, mount["readOnly"]) == ("memory", "prod/", True)
+    paths = {
+        f"{mount['mountPath']}/{item['path']}": (source["secret"]["name"], item["key"])
+        for source in volumes["backups-cloud"]["projected"]["sources"]
+        for item in source["secret"]["items"]
+    }
+    assert paths[bucket.ca_file] == ("s3-ca", "ca.crt")
+    for key in ("access-key-id", "secret-access-key", "session-token"):
+        assert paths[f"{bucket.credentials_folder}/{key}"] == ("s3-keys", key)
+    assert targets["database"].cloud_native_pg.cluster == "main"
+    assert "backups-database" not in volumes
+
+
+def test_the_operator_may_order_backups_of_the_database_in_its_namespace_alone(render):
+    rendered = render({**EXISTING, "backupTargets": BACKUP_TARGETS})
+    role = rendered.get("Role", "anabranch-backups-database")
+    assert role["metadata"]["namespace"] == "postgres"
+    assert role["rules"] == [
+        {"apiGroups": ["postgresql.cnpg.io"], "resources": ["backups"], "verbs": ["create", "get"]}
+    ]
+    (subject,) = rendered.get("RoleBinding", "anabranch-backups-database")["subjects"]
+    assert (subject["kind"], subject["name"]) == ("ServiceAccount", "anabranch-operator")
+    assert not {name for name in render().names("Role") if "backups" in name}
+
+
+def test_the_operator_reaches_a_bucket_and_no_one_of_two_kinds_is_a_target(render):
+    def lets_out(targets):
+        policy = render({**EXISTING, "backupTargets": targets}).get("NetworkPolicy", "anabranch-operator")
+        return [port["port"] for rule in policy["spec"]["egress"] for port in rule["ports"]].count(443)
+
+    assert lets_out({"cloud": BACKUP_TARGETS["cloud"]}) == lets_out({"volume": BACKUP_TARGETS["volume"]}) + 1
+    for wrong in ({**BACKUP_TARGETS["volume"], **BACKUP_TARGETS["cloud"]}, {}, {"folder": {"path": "/"}}):
+        with pytest.raises(HelmError):
+            render({**EXISTING, "backupTargets": {"wrong": wrong}})

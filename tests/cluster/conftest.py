@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.cluster import undisturbed
 
-from anabranch.devcluster import accounts, installation
+from anabranch.devcluster import accounts, assembly, installation
 from anabranch.devcluster import stack as stacks
 from anabranch.devcluster.cluster import Cluster
 from anabranch.devcluster.errors import DevclusterError
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
     from tests.cluster.places import Place
 
+
+AT_FIRST = pytest.StashKey["tuple[stacks.Stack, frozenset[str]]"]()
+"""The stack, and what there was when nobody had used it."""
 
 TIMEOUT = 300
 """Seconds for a test here: the first one starts everything, perhaps while the machine has other work."""
@@ -36,13 +40,33 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="session")
-def stack(run_folder) -> Iterator[stacks.Stack]:
+def stack(run_folder, pytestconfig) -> Iterator[stacks.Stack]:
     folder = run_folder / "stack"
+    (volume := run_folder / "volume").mkdir()
+    config = {"backupTargets": {"volume": {"folder": {"path": str(volume)}}}}
     try:
-        yield stacks.up(folder, options=stacks.Options(owner=stacks.TEMPORARY, audit=True))
+        made = assembly.up(folder, options=assembly.Options(owner=stacks.TEMPORARY, audit=True, config=config))
+        undisturbed.await_leader(made)
+        pytestconfig.stash[AT_FIRST] = made, undisturbed.state(made)
+        yield made
     finally:
         if started := stacks.load(folder):
             started.down()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def as_it_was(request) -> Iterator[None]:
+    """A file leaves the stack as it found it."""
+    yield
+    if not any(item.module is request.module and "stack" in item.fixturenames for item in request.session.items):
+        return
+    stack, before = request.config.stash.get(AT_FIRST, (None, frozenset()))
+    if stack is None or stack.cluster.kind != "local" or stack.server.folder is None:
+        return  # what others do with what is theirs
+    undisturbed.await_leader(stack)
+    after = undisturbed.state(stack)
+    changed = [*(f"+ {each}" for each in sorted(after - before)), *(f"- {each}" for each in sorted(before - after))]
+    assert not changed, "\n".join(["this file has left the stack otherwise than it found it", *changed])
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +87,7 @@ def installed(cluster) -> Iterator[Cluster]:
     release = {"owner": stacks.TEMPORARY, "definitions": crds(), "others": install()}
     installation.install(cluster, **release)
     await_policies(cluster)
+    await_aggregation(cluster)
     yield cluster
     if cluster.kind == "given":
         installation.uninstall(cluster, **release)
@@ -112,6 +137,15 @@ def grant(namespace: str, subject: dict[str, str], *grants: str) -> Iterator[dic
             "roleRef": role,
             "subjects": [subject],
         }
+
+
+def await_aggregation(cluster: Cluster) -> None:
+    """Wait until the cluster's own roles hold what ours add to them: a controller does that, a moment later."""
+    deadline = time.monotonic() + 30
+    for role in ("view", "edit", "admin"):
+        while "anabranch.dev" not in json.dumps(cluster.get("clusterrole", role).get("rules", [])):
+            assert time.monotonic() < deadline, f"nothing is added to {role}"
+            time.sleep(0.1)
 
 
 def await_policies(cluster: Cluster) -> None:

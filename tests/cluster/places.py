@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import secrets
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tests.cluster.conftest import grant
 
 from anabranch.client import AnabranchClient
+from anabranch.model.errors import NotFoundError
 from anabranch.model.objects import Change, Publication
 from anabranch.model.requests import BranchRequest
 
@@ -119,6 +121,15 @@ class Place:
         """A fresh branch of a client's own."""
         request = {"name": f"run-{secrets.token_hex(4)}", "baseline": BASELINE, **request}
         made = await client.create_branch(self.namespace, BranchRequest(**request))
+
+        async def seen() -> bool:
+            nonlocal made
+            if made.phase == "Pending":  # the operator has begun a moment ago, say, and does not lead yet
+                with contextlib.suppress(NotFoundError):
+                    made = await client.branch(self.namespace, request["name"])
+            return made.phase != "Pending"
+
+        await eventually(seen)
         assert made.phase == "Active", made
         return made
 

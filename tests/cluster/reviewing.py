@@ -78,6 +78,33 @@ async def conflict(place: Place, key: str = FAILURE, *, fix: Any = FIX, rival: A
     return Conflict(job, candidate, key)
 
 
+async def flood(place: Place, keys: list[str]) -> Conflict:
+    """An agent that knows none of these records hands in almost the same for each of them."""
+    agent = await place.client("build-agent", "anabranch-agent")
+    reader = await place.client("reader", "anabranch-reviewer")
+    branch = await place.branch(agent, baseline=BASELINE)
+    evidence = await agent.put_evidence(place.namespace, branch.branch_id, EVIDENCE, media_type="text/plain")
+    text = "Cause: since Rust 1.84 the linker peaks at 8.6 GiB. Seen in build {} of the night."
+    await agent.submit_batch(
+        place.namespace,
+        branch.branch_id,
+        sequence=1,
+        changes=[
+            finding(key, {"text": text.format(4711 + place)}, scope="team/build") for place, key in enumerate(keys)
+        ],
+        sources=[[evidence]] * len(keys),
+        base_revisions=["0"] * len(keys),
+    )
+
+    async def held() -> ConsolidationJob | None:
+        waiting = [job async for job in reader.jobs(place.namespace, state="awaiting_review")]
+        return next((job for job in waiting if job.branch_id == branch.branch_id), None)
+
+    job = await eventually(held)
+    candidate, *_ = [found async for found in reader.candidates(place.namespace, job.name)]
+    return Conflict(job, candidate, candidate.key)
+
+
 @contextlib.contextmanager
 def pages(place: Place, person: str, *, folder: Path, mints: str = "reader") -> Iterator[str]:
     """`anabranch ui` of a person, who may mint tokens of an account; gives its link."""

@@ -7,16 +7,18 @@ import json
 import pytest
 
 from anabranch.devcluster import installation
-from anabranch.devcluster import stack as stacks
 from anabranch.devcluster.errors import DevclusterError
+from anabranch.devcluster.stack import TEMPORARY
 from anabranch.manifests import crds, gaps, install
+
+pytestmark = pytest.mark.long
 
 BASELINES = "* baselines,baselines/status"
 LACKS = "you lack the verb update on baselines/policy"
 DEFAULTS = {
     "mode": "Manual",
     "requireSources": True,
-    "autoAccept": {"scopes": [], "sourceKinds": []},
+    "autoAccept": {"scopes": [], "sourceKinds": [], "agents": []},
     "minReviewers": 1,
     "forbidSelfReview": True,
 }
@@ -27,6 +29,8 @@ OTHERS = [
     {"forbidSelfReview": False},
     {"autoAccept": {"scopes": ["shared"]}},
     {"autoAccept": {"sourceKinds": ["git"]}},
+    {"autoAccept": {"agents": ["docs-agent"]}},
+    {"proposals": {"model": "house"}},
 ]
 
 
@@ -131,7 +135,7 @@ def test_installing_again_changes_nothing(installed):
         return {(item["kind"], item["metadata"]["name"]): item["metadata"]["resourceVersion"] for item in items}
 
     def install_again():
-        installation.install(installed, owner=stacks.TEMPORARY, definitions=crds(), others=install())
+        installation.install(installed, owner=TEMPORARY, definitions=crds(), others=install())
 
     install_again()  # the API server writes the first one after creation, whatever it says
     before = versions()

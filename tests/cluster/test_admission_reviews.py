@@ -11,6 +11,8 @@ import pytest
 
 from anabranch.devcluster.errors import DevclusterError
 
+pytestmark = pytest.mark.long
+
 JOBS = "* consolidationjobs,consolidationjobs/status"
 REVIEW = "update consolidationjobs/review"
 CANDIDATE = "cand_01h455vb4pex5vsknk084sn02q_01h455vb4pex5vsknk084sn02q"
@@ -298,6 +300,16 @@ def test_as_many_decisions_as_fit_pass_the_cost_limits_of_the_policy(agent, ada,
         decisions = [entry("", candidate=each)["decisions"][0] for each in ids]
         server_side(who, {"reviewer": me(name), "decisions": decisions}, manager=name)
     assert [len(review["decisions"]) for review in agent.get("cjob", "job")["spec"]["reviews"]] == [100, 100]
+
+
+def test_a_decision_on_a_group_stands_in_the_reviewers_own_entry(agent, ada, ben, me, refused):
+    create(agent, job())
+    group = {"groupId": CANDIDATE, "digest": f"sha256:{'0' * 64}", "action": "reject", "reason": "junk"}
+    mine = {"reviewer": me("ada"), "decisions": [], "groups": [group]}
+    refused(LACKS, merge, agent, mine)
+    refused("may change only", merge, ben, mine)
+    merge(ada, mine)
+    assert agent.get("cjob", "job")["spec"]["reviews"] == [mine]
 
 
 # Whose jobs they are

@@ -8,6 +8,7 @@ import time
 
 import pytest
 from tests.cluster.places import BASELINE, finding
+from tests.pace import allowed
 
 from anabranch.model.errors import ForbiddenError, GoneError, InvalidInputError, NotFoundError
 
@@ -59,7 +60,7 @@ async def test_a_waiting_follower_hears_of_a_publication_at_once(place, agent):
     published_at = time.monotonic()
     page = await waiting
     assert [event.key for event in page.events] == [change.key]
-    assert time.monotonic() - published_at < 3
+    assert time.monotonic() - published_at < allowed(3)
 
 
 async def test_a_follower_sees_its_scopes_and_moves_on_past_the_others(place, agent, narrow):
@@ -107,7 +108,9 @@ async def test_a_revoked_grant_ends_delivery_within_five_seconds(place, agent):
     started = time.monotonic()
     with pytest.raises((ForbiddenError, NotFoundError)):
         await waiting
-    assert time.monotonic() - started < 8, "five seconds of the cache, one of the poll, and what a busy machine adds"
+    assert time.monotonic() - started < allowed(8), (
+        "five seconds of the cache, one of the poll, and what a busy machine adds"
+    )
 
 
 async def test_following_needs_its_own_grant(place):

@@ -9,6 +9,7 @@ from tests.cluster.places import BASELINE, eventually, finding, told
 
 from anabranch.model.canonical import content_hash
 from anabranch.model.errors import ConflictError, ForbiddenError, InvalidInputError, NotFoundError
+from anabranch.model.merging import MergeRequest
 from anabranch.model.requests import DecisionRequest
 
 KEY = "build/exit-137"
@@ -146,6 +147,48 @@ async def test_of_several_decisions_all_are_recorded_or_none(place, reviewer, co
     assert await state_of(place, reviewer, job) == "awaiting_review"
     (again,) = [found async for found in reviewer.candidates(place.namespace, job.name)]
     assert again.state == "waiting"
+
+
+async def test_a_merge_becomes_a_candidate_which_another_reviewer_accepts(place, agent, reviewer, conflict):
+    job, candidate = conflict
+    second = await place.client("second", "anabranch-reviewer")
+    text = MergeRequest(
+        content="Both.",
+        inputs=[candidate.candidate_id],
+        base_revision=candidate.canonical.revision,
+        with_record=True,
+    )
+    merge = await reviewer.merge(place.namespace, job.name, text)
+    assert merge.author == f"system:serviceaccount:{place.namespace}:reviewer"
+    assert (await reviewer.merge(place.namespace, job.name, text)).candidate_id == merge.candidate_id
+
+    async def made():
+        found = [one async for one in reviewer.candidates(place.namespace, job.name)]
+        return next((one for one in found if one.candidate_id == merge.candidate_id), None)
+
+    proposed = await eventually(made)
+    assert (proposed.origin, proposed.inputs, proposed.content) == ("merge", (candidate.candidate_id,), "Both.")
+    assert set(candidate.source_locators) | set(candidate.canonical.source_locators) < set(proposed.source_locators)
+    assert [one.state for one in await reviewer.merges(place.namespace, job.name)] == ["made"]
+    # It is for reviewers: the agent whose finding went into it sees that one alone.
+    assert [one.candidate_id async for one in agent.candidates(place.namespace, job.name)] == [candidate.candidate_id]
+    assert await agent.merges(place.namespace, job.name) == []
+    with pytest.raises(ForbiddenError):
+        await agent.merge(place.namespace, job.name, text)
+    with pytest.raises(ForbiddenError):
+        await agent.put_draft(place.namespace, job.name, "Mine.")
+    with pytest.raises(ForbiddenError) as caught:
+        await reviewer.review(place.namespace, job.name, [decision(proposed)])
+    assert caught.value.code == "SelfReview"
+    await second.review(place.namespace, job.name, [decision(proposed)])
+
+    async def published():
+        return await state_of(place, reviewer, job) == "published"
+
+    await eventually(published)
+    assert (await reviewer.record(place.namespace, BASELINE, KEY)).content == "Both."
+    outcomes = {one.candidate_id: one.reason async for one in reviewer.candidates(place.namespace, job.name)}
+    assert outcomes[candidate.candidate_id] == "Merged"
 
 
 async def test_an_agent_reads_what_was_decided_on_its_own_findings(place, agent, other, reviewer, conflict):

@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 import json
 import secrets
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
 from tests.cluster.places import BASELINE, eventually
+from tests.cluster.ways import Way
 
 from anabranch.api.app import create_app
 from anabranch.api.parts import opened
@@ -36,42 +36,6 @@ async def test_it_does_not_start_on_a_database_of_another_schema_and_says_what_t
                 pass
     finally:
         await databases.drop(place.stack.server.dsn, name)
-
-
-class Way:
-    """A way to the API server that can be cut, and mended."""
-
-    def __init__(self, target: str) -> None:
-        self._host, self._port = urlsplit(target).hostname, urlsplit(target).port
-        self._server = None
-        self._writers = set()
-        self.port = 0
-
-    async def open(self) -> None:
-        self._server = await asyncio.start_server(self._forward, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
-
-    def cut(self) -> None:
-        self._server.close()
-        for writer in list(self._writers):
-            writer.transport.abort()
-
-    async def _forward(self, reader, writer) -> None:
-        try:
-            there, back = await asyncio.open_connection(self._host, self._port)
-        except OSError:
-            writer.transport.abort()
-            return
-        self._writers |= {writer, back}
-        await asyncio.gather(self._pipe(reader, back), self._pipe(there, writer))
-
-    async def _pipe(self, reader, writer) -> None:
-        with contextlib.suppress(OSError):
-            while data := await reader.read(65_536):
-                writer.write(data)
-                await writer.drain()
-        writer.close()
-        self._writers.discard(writer)
 
 
 @contextlib.asynccontextmanager

@@ -62,10 +62,31 @@ async def test_pages_are_of_one_generation_and_a_cursor_of_one_search(place, vie
     assert (len(first["items"]), len(rest["items"]), rest["next_cursor"]) == (2, 1, None)
     other = await place.raw(viewer, "GET", f"baselines/{SEARCHED}/search?q=memory&cursor={first['next_cursor']}")
     assert (other.status_code, other.json()["code"]) == (422, "InvalidCursor")
+    other = await place.raw(viewer, "GET", f"{path}&mode=hybrid&cursor={first['next_cursor']}")
+    assert (other.status_code, other.json()["code"]) == (422, "InvalidCursor")
+
+
+async def test_an_installation_without_an_embedder_searches_by_words_and_says_so(place, viewer):
+    asked = await viewer.search(place.namespace, SEARCHED, "memory linker", mode="hybrid")
+    assert (asked.mode, asked.words_alone, asked.without_vector) == ("words", "off", 0)
+    plain = await viewer.search(place.namespace, SEARCHED, "memory linker")
+    assert (plain.mode, plain.words_alone) == ("words", "asked")
+    assert [hit.key for hit in plain.items] == [hit.key for hit in asked.items]
 
 
 @pytest.mark.parametrize(
-    "query", ["", "q=", "q=%E2%80%A6", "q=a&limit=101", "q=a&sort=key", "q=a%00b", f"q={'a' * 1025}", "q=a&cursor=x"]
+    "query",
+    [
+        "",
+        "q=",
+        "q=%E2%80%A6",
+        "q=a&limit=101",
+        "q=a&mode=meaning",
+        "q=a&sort=key",
+        "q=a%00b",
+        f"q={'a' * 1025}",
+        "q=a&cursor=x",
+    ],
 )
 async def test_what_cannot_be_searched_is_refused(place, viewer, query):
     answer = await place.raw(viewer, "GET", f"baselines/{SEARCHED}/search?{query}")

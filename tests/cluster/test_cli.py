@@ -20,6 +20,8 @@ from anabranch.devcluster import accounts
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.long
+
 AGENT, OTHER_AGENT, READER, REVIEWER, PUBLISHER = "scout", "ranger", "reader", "rosa", "ci"
 FIX = {"text": "Warm the cache, then build."}
 RIVAL = {"text": "Do not warm the cache."}
@@ -337,6 +339,24 @@ def examined(cli, stack, *, codes):
 
 def test_the_doctor_finds_a_good_installation_good(place, cli):
     assert examined(cli, place.stack, codes=(0, 1)) == []
+
+
+def test_the_doctor_finds_a_pod_of_the_release_that_is_not_ready(place, cli):
+    where = {"name": "waits", "namespace": place.stack.namespace}
+    restricted = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "runAsNonRoot": True}
+    restricted["seccompProfile"] = {"type": "RuntimeDefault"}
+    spec = {
+        "nodeSelector": {"there-is": "none"},
+        "containers": [{"name": "api", "image": "none", "securityContext": restricted}],
+    }
+    metadata = {**where, "labels": {"app.kubernetes.io/name": "anabranch"}}
+    place.stack.cluster.apply([{"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}])
+    try:
+        (found,) = examined(cli, place.stack, codes=[1])
+    finally:
+        place.kubectl("delete", "pod", "waits", f"--namespace={place.stack.namespace}", "--now", scoped=False)
+    assert (found["check"], found["state"]) == ("pods", "problem")
+    assert found["found"].startswith("waits ")
 
 
 def test_the_doctor_finds_a_policy_that_is_gone(place, cli):

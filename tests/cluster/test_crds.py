@@ -11,6 +11,8 @@ from anabranch.devcluster.errors import DevclusterError
 from anabranch.manifests import crds
 from anabranch.model.crd.schema import fields
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 CANDIDATE = "cand_01h455vb4pex5vsknk084sn02q_01h455vb4pex5vsknk084sn02q"
 HASH = "sha256:" + "0" * 64
@@ -46,6 +48,14 @@ def patch(installed, namespace):
     return patch
 
 
+@pytest.fixture
+def stored(installed, namespace):
+    def stored(kind, name="a"):
+        return json.loads(installed.kubectl("get", kind, name, f"-n{namespace}", "-ojson"))
+
+    return stored
+
+
 def decision(**members):
     values = {"candidateId": CANDIDATE, "contentHash": HASH, "baseRevision": "0", "action": "accept"}
     return {**values, **members}
@@ -77,10 +87,12 @@ def decision(**members):
         ("Baseline", {"review": {"minReviewers": 0}}, "spec.review.minReviewers"),
         ("Baseline", {"review": {"autoAccept": {"scopes": ["Team"]}}}, "spec.review.autoAccept.scopes"),
         ("Baseline", {"review": {"autoAccept": {"sourceKinds": ["rumour"]}}}, "spec.review.autoAccept.sourceKinds"),
+        ("Baseline", {"review": {"autoAccept": {"agents": ["a/b/c"]}}}, "spec.review.autoAccept.agents"),
         ("Baseline", {"limits": {"records": 5_000_001}}, "spec.limits.records"),
         ("Baseline", {"limits": {"scopes": 33}}, "spec.limits.scopes"),
         ("Baseline", {"limits": {"batchBytes": 1}}, "spec.limits.batchBytes"),
-        ("Baseline", {"backup": {"policy": "BeforePublish"}}, 'unknown field "spec.backup"'),
+        ("Baseline", {"backup": {"policy": "BeforePublish"}}, "name where backups go: spec.backup.target"),
+        ("Baseline", {"backups": {"policy": "None"}}, 'unknown field "spec.backups"'),
         ("Branch", {"baselineRef": {"name": "b"}}, "spec.agent: Required value"),
         ("Branch", {**BRANCH, "baselineRef": {"namespace": "n"}}, "spec.baselineRef.name: Required value"),
         ("Branch", {**BRANCH, "task": "ü" * 600}, "spec.task is longer than 1,024 bytes"),
@@ -152,7 +164,7 @@ def test_what_is_fixed_at_creation_stays(create, patch, kind, spec, change, word
     assert words in str(refusal.value)
 
 
-def test_what_may_change_changes(create, patch):
+def test_what_may_change_changes(create, patch, stored):
     create("Branch", BRANCH)
     patch("Branch", {"task": "another", "sharingPolicy": {"exportPrivate": True}})
     create("ConsolidationJob", BRANCH_JOB)
@@ -160,6 +172,11 @@ def test_what_may_change_changes(create, patch):
     create("Baseline", {"pin": {"generation": 1}})
     patch("Baseline", {"pin": None, "restore": {"generation": 1, "id": "once"}, "import": {"configMap": {"name": "c"}}})
     patch("Baseline", {"restore": {"generation": 2, "id": "twice"}, "suspend": True, "limits": {"records": 10}})
+    spec = stored("Baseline")["spec"]
+    assert (spec["restore"], spec["suspend"], spec["limits"]["records"]) == ({"generation": 2, "id": "twice"}, True, 10)
+    assert "pin" not in spec
+    assert stored("Branch")["spec"]["task"] == "another"
+    assert stored("ConsolidationJob")["spec"]["leaseDuration"] == "5m"
 
 
 def test_reviews_take_64_kib_and_not_more(installed, namespace, create, patch):
@@ -188,7 +205,7 @@ def test_what_is_left_out_is_filled_in_and_shown(create):
         "review": {
             "mode": "Manual",
             "requireSources": True,
-            "autoAccept": {"scopes": [], "sourceKinds": []},
+            "autoAccept": {"scopes": [], "sourceKinds": [], "agents": []},
             "minReviewers": 1,
             "forbidSelfReview": True,
         },
@@ -202,6 +219,8 @@ def test_what_is_left_out_is_filled_in_and_shown(create):
             "replica": {"maxAge": "7d", "onRevoke": "Purge"},
         },
         "limits": {"records": 5_000_000, "scopes": 32, "batchBytes": 8 << 20},
+        "backup": {"policy": "None", "maxAge": "1d"},
+        "store": "default",
         "deletionPolicy": "Retain",
     }
     spec = create("Branch", BRANCH)["spec"]

@@ -20,6 +20,8 @@ from anabranch.devcluster.cluster import Cluster
 from anabranch.devcluster.errors import DevclusterError
 from anabranch.devcluster.processes import Processes
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def folder(cluster):

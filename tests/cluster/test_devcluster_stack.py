@@ -9,11 +9,13 @@ import signal
 import asyncpg
 import psutil
 import pytest
+import yaml
 
-from anabranch.devcluster import controlplane
-from anabranch.devcluster import stack as stacks
+from anabranch.devcluster import assembly, controlplane
 from anabranch.devcluster.ports import answers
 from anabranch.devcluster.processes import Processes
+
+pytestmark = pytest.mark.long
 
 
 def pid(stack, name):
@@ -35,8 +37,26 @@ def test_operator_and_api_act_as_their_own_service_accounts_and_nothing_acts_as_
 def test_starting_a_stack_that_runs_changes_nothing(stack):
     before = {name: pid(stack, name) for name in ("operator", "api", "token-keeper")}
     assert all(before.values())
-    assert stacks.up(stack.folder, options=stacks.Options(audit=True)) == stack
+    assert assembly.up(stack.folder, options=assembly.Options(audit=True)) == stack
     assert {name: pid(stack, name) for name in before} == before
+
+
+def test_an_operator_starts_anew_with_another_configuration_and_keeps_it(stack):
+    config = {"backupTargets": {"here": {"folder": {"path": str(stack.folder)}}}}
+    before = pid(stack, "operator")
+    others = yaml.safe_load((stack.folder / "config.yaml").read_text())  # tests in this process rely on it
+    options = assembly.Options(audit=True, config=config)
+    try:
+        assembly.up(stack.folder, options=options)
+        with_it = pid(stack, "operator")
+        assert with_it != before
+        for again in (options, assembly.Options(audit=True)):
+            assembly.up(stack.folder, options=again)
+            assert pid(stack, "operator") == with_it
+            assert yaml.safe_load((stack.folder / "config.yaml").read_text()) == config
+    finally:
+        assembly.up(stack.folder, options=assembly.Options(audit=True, config=others))
+    assert pid(stack, "operator") != with_it
 
 
 def test_a_process_that_was_killed_starts_again_where_it_was(stack):
@@ -74,11 +94,14 @@ def test_a_second_operator_and_a_second_api_run_beside_the_first(stack):
 async def test_operator_and_api_use_the_database_under_their_own_roles(stack):
     connection = await asyncpg.connect(stack.admin_dsn)
     try:
-        query = "SELECT DISTINCT usename FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()"
-        users = {row["usename"] for row in await connection.fetch(query, stack.secrets.database)}
+        query = (
+            "SELECT DISTINCT split_part(application_name, ' ', 1) AS program, usename FROM pg_stat_activity"
+            " WHERE datname = $1 AND application_name ~ '^anabranch-(operator|api)( |$)'"
+        )
+        users = {(row["program"], row["usename"]) for row in await connection.fetch(query, stack.secrets.database)}
     finally:
         await connection.close()
-    assert users == {"anabranch_operator", "anabranch_api"}
+    assert users == {("anabranch-operator", "anabranch_operator"), ("anabranch-api", "anabranch_api")}
 
 
 class InterruptedDemoError(Exception):
@@ -97,7 +120,7 @@ def interrupt(stack, seen):
 
 def test_a_temporary_stack_leaves_no_process_and_no_file_when_its_block_fails():
     seen = {"pids": []}
-    with pytest.raises(InterruptedDemoError), stacks.temporary() as stack:
+    with pytest.raises(InterruptedDemoError), assembly.temporary() as stack:
         interrupt(stack, seen)
     assert len(seen["pids"]) >= 3
     assert not any(psutil.pid_exists(each) for each in seen["pids"])

@@ -69,10 +69,12 @@ async def test_what_has_ended_is_deleted_after_its_time_and_nothing_else_is(town
 
     (held,) = await eventually(waiting)
     town.stack.stop("operator")  # who comes next finds what is due
-    (made,) = {name for name in names(town, "cjob") if name != held.name}
-    patch = '{"spec": {"ttlSecondsAfterFinished": 0}}'
-    town.kubectl("patch", f"cjob/{made}", "--type=merge", f"--patch={patch}")
-    town.stack.start_operator()
+    try:
+        (made,) = {name for name in names(town, "cjob") if name != held.name}
+        patch = '{"spec": {"ttlSecondsAfterFinished": 0}}'
+        town.kubectl("patch", f"cjob/{made}", "--type=merge", f"--patch={patch}")
+    finally:
+        town.stack.start_operator()
     await absent(town, "cjob", made)
     branches = names(town, "branches")
     assert branches.keys() == {"brief", "default", "kept", "live"}, "its findings are not all decided"

@@ -22,6 +22,8 @@ from anabranch.manifests import dump
 from anabranch.model.canonical import content_hash
 from anabranch.model.objects import RunCompletion
 
+pytestmark = pytest.mark.long
+
 ROOT = EXAMPLE.parents[1]
 RECORD = os.environ.get("ANABRANCH_RECORD")
 """Set, the recordings are written anew, and not only compared."""

@@ -24,6 +24,8 @@ from anabranch.api.routing import GRANT
 from anabranch.identity.permissions import FRESH_SECONDS
 from anabranch.manifests import install
 
+pytestmark = pytest.mark.long
+
 OPERATIONS = {
     f"{method.upper()} {path.removeprefix('/v1/namespaces/{namespace}/')}": operation[GRANT]
     for path, item in create_app().openapi()["paths"].items()

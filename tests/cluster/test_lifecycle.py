@@ -17,6 +17,8 @@ from anabranch.kube.client import KubeClient
 from anabranch.manifests import LEASE, OPERATOR_ACCOUNT
 from anabranch.store.database import Database
 
+pytestmark = pytest.mark.long
+
 FINALIZER = "anabranch.dev/data"
 
 
@@ -82,9 +84,11 @@ async def test_a_baseline_goes_with_its_data_when_its_policy_says_so_and_the_ope
     assert await versions(stack, line) == 3
 
     stack.stop("operator")
-    town.kubectl("delete", "baseline", "facts", "--wait=false")
-    assert get(town, "baseline", "facts")["metadata"]["deletionTimestamp"]
-    stack.start_operator()
+    try:
+        town.kubectl("delete", "baseline", "facts", "--wait=false")
+        assert get(town, "baseline", "facts")["metadata"]["deletionTimestamp"]
+    finally:
+        stack.start_operator()
 
     wait(town, "baseline/facts", until="delete")
     assert await query(stack, "SELECT count(*) FROM lines WHERE line = $1", line) == 0
@@ -139,7 +143,7 @@ async def swept(stack, *namespaces):
     db = await Database.open(stack.operator_dsn, application_name="test sweep")
     kube = await KubeClient.open(str(stack._account(OPERATOR_ACCOUNT).kubeconfig))
     try:
-        kinds = controllers(db, kube=kube, grants=None, guard=None, tell=None)
+        kinds = controllers(db, kube=kube, grants=None, guard=None, models=(), agents=db, tell=None)
         reconciler = Reconciler(kinds, db=db, kube=kube, changed=lambda: None)
         scope = sweep.Scope(namespaces, system_namespace=stack.namespace, lease=LEASE)
         looks = sweep.Sweep(db, kube, reconciler=reconciler, tell=None, scope=scope)

@@ -14,6 +14,8 @@ from benchmarks.crowd import Crowd
 
 from anabranch.manifests import OPERATOR_ACCOUNT
 
+pytestmark = pytest.mark.long
+
 BRANCHES = 1_000
 WINDOW_SECONDS = 10.0
 WRITES = {"create", "update", "patch", "delete"}

@@ -23,6 +23,8 @@ from anabranch.model.requests import BranchRequest
 from anabranch.store import manifests, trie
 from anabranch.store.database import Database
 
+pytestmark = pytest.mark.long
+
 ROUNDS = int(os.environ.get("ANABRANCH_CHAOS_ROUNDS", "3"))
 
 
@@ -151,7 +153,7 @@ def many_workers(stack):
     stack.stop("operator")
     stack.start_operator(workers=len(POINTS))
     yield
-    stack.kill("operator")
+    stack.stop("operator")  # it gives its Lease back: what comes next need not wait for the end of that
     stack.start_operator()
 
 

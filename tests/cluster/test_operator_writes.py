@@ -11,6 +11,8 @@ import pytest
 
 from anabranch.manifests import OPERATOR_ACCOUNT
 
+pytestmark = pytest.mark.long
+
 KINDS = {"baselines", "branches", "consolidationjobs"}
 WRITES = {"create", "update", "patch", "delete"}
 RUNS = tuple(f"run-{number}" for number in range(5))
@@ -53,7 +55,8 @@ def namespace(stack):
         "create", "rolebinding", "scout", "--clusterrole=anabranch-agent", f"--serviceaccount={name}:scout",
         f"--namespace={name}",
     )  # fmt: skip
-    return name
+    yield name
+    kubectl("delete", "namespace", name, "--wait=false")
 
 
 def resource(namespace, kind, name, spec):
@@ -169,13 +172,15 @@ def test_statuses_that_a_backup_has_set_back_are_written_anew_and_no_others(stac
     make_branches(stack, namespace)
     stack.stop("operator")
     older = {"baseline/kb": {"current": None}, "branch/run-0": {"observedGeneration": -1, "branchId": None}}
-    for name, status in older.items():
-        patch = json.dumps({"status": status})
-        stack.cluster.kubectl(
-            "patch", name, "--subresource=status", "--type=merge", f"--patch={patch}", f"--namespace={namespace}"
-        )
-    log = AuditLog(stack, namespace)
-    stack.start_operator()
+    try:
+        for name, status in older.items():
+            patch = json.dumps({"status": status})
+            stack.cluster.kubectl(
+                "patch", name, "--subresource=status", "--type=merge", f"--patch={patch}", f"--namespace={namespace}"
+            )
+        log = AuditLog(stack, namespace)
+    finally:
+        stack.start_operator()
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and sum(log.writes().values()) < len(older):
         time.sleep(0.2)

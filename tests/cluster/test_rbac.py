@@ -21,6 +21,7 @@ VIRTUAL = {
     ("baselines/fork", "create"),
     ("baselines/policy", "update"),
     ("baselines/adopt", "update"),
+    ("stores", "use"),
     ("branches/data", "update"),
     ("scopes", "read"),
     ("scopes", "write"),

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from tests.cluster.places import BASELINE, eventually, finding
 from tests.cluster.test_operator_killed import Crossing
+from tests.pace import allowed
 
 from anabranch.devcluster.processes import Processes
 from anabranch.manifests import LEASE
@@ -59,16 +60,16 @@ async def test_an_operator_that_is_told_to_end_gives_back_all_that_it_holds_and_
             assert await conn.fetchval(job, branch.branch_id) == first
             second.resume()
             code, seconds = await asyncio.to_thread(ends, stack, "operator")
-            assert (code, seconds < 10) == (0, True), seconds
+            assert (code, seconds < allowed(10)) == (0, True), seconds
             assert await conn.fetchval(job, branch.branch_id) != first
 
         async def another() -> bool:
             return (await asyncio.to_thread(leader, stack)) not in {None, first}
 
-        await eventually(another, within=5)  # sooner than a Lease runs out by itself
+        await eventually(another, within=allowed(5))  # sooner than a Lease runs out by itself
         began = time.monotonic()
         publication = await place.publication(agent, branch)
-        assert time.monotonic() - began < 15, "another waited for the lease of the job to run out"
+        assert time.monotonic() - began < allowed(15), "another waited for the lease of the job to run out"
         assert publication.published_baseline_id
     finally:
         second.resume()
@@ -103,14 +104,14 @@ async def test_an_api_that_is_told_to_end_is_unready_first_and_answers_what_it_h
                 seen.append((await client.get("/readyz")).status_code)
                 return seen[-1] == 503
 
-            await eventually(unready, within=5)
+            await eventually(unready, within=allowed(5))
             found = await client.get(f"/v1/namespaces/{place.namespace}/baselines/{BASELINE}")
             assert found.status_code == 401, "it still answers whoever has not heard of its end"
         writer.write(body[5:])
         status = await asyncio.wait_for(reader.readline(), 10)
         assert b" 201 " in status or b" 200 " in status, status
         code, seconds = await ending
-        assert (code, seconds < 10) == (0, True), seconds
+        assert (code, seconds < allowed(10)) == (0, True), seconds
     finally:
         writer.close()
         await asyncio.to_thread(stack.stop, "leaving")

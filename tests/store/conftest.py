@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests import pairs
 from tests.store.served import serving
 from tests.store.working import Place
 
 from anabranch.client import transport
-from anabranch.devcluster import databases
+from anabranch.devcluster import databases, ephemeral
 from anabranch.devcluster.postgres import with_database
 from anabranch.devcluster.stack import TEMPORARY
 from anabranch.store import database as store
@@ -19,7 +21,7 @@ from anabranch.store import migrate
 from anabranch.store import roles as database_roles
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
 
 @dataclass(frozen=True)
@@ -55,15 +57,22 @@ def addresses(server: str, name: str, passwords: database_roles.RolePasswords) -
     )
 
 
+@pytest.fixture(scope="session")
+async def superuser(postgres_server) -> AsyncIterator[databases.Connection]:
+    """A connection that makes and drops databases: a test that had to log in for that would take twice as long."""
+    async with databases.connected(postgres_server.dsn) as connection:
+        yield connection
+
+
 @pytest.fixture
-async def empty_database(postgres_server, role_passwords) -> AsyncIterator[Database]:
+async def empty_database(postgres_server, superuser, role_passwords) -> AsyncIterator[Database]:
     """A database with roles and without tables."""
     name = f"empty_{secrets.token_hex(6)}"
-    await databases.create(postgres_server.dsn, name, owner=TEMPORARY)
+    await databases.create_on(superuser, name, owner=TEMPORARY)
     made = addresses(postgres_server.dsn, name, role_passwords)
     await database_roles.ensure_roles(made.admin, role_passwords)
     yield made
-    await databases.drop(postgres_server.dsn, name)
+    await databases.drop_on(superuser, name)
 
 
 @pytest.fixture(scope="session")
@@ -79,12 +88,12 @@ async def template(postgres_server, role_passwords) -> AsyncIterator[Database]:
 
 
 @pytest.fixture
-async def database(postgres_server, template, role_passwords) -> AsyncIterator[Database]:
+async def database(postgres_server, superuser, template, role_passwords) -> AsyncIterator[Database]:
     """A database at the newest schema, empty, of one test."""
     name = f"test_{secrets.token_hex(6)}"
-    await databases.create(postgres_server.dsn, name, owner=TEMPORARY, template=template.name)
+    await databases.create_on(superuser, name, owner=TEMPORARY, template=template.name)
     yield addresses(postgres_server.dsn, name, role_passwords)
-    await databases.drop(postgres_server.dsn, name)
+    await databases.drop_on(superuser, name)
 
 
 @pytest.fixture
@@ -101,6 +110,32 @@ async def api_db(database) -> AsyncIterator[store.Database]:
     opened = await store.Database.open(database.api, application_name="test api")
     yield opened
     await opened.close()
+
+
+@pytest.fixture
+async def synchronous(postgres_server, template, role_passwords) -> AsyncIterator[pairs.Pair]:
+    """A primary of the test's own whose commits wait for its standby."""
+    if postgres_server.folder is None:
+        pytest.skip("a server that was given is not copied")
+    with ephemeral.folder("anabranch-pair-") as folder:
+        pair = await pairs.start(
+            folder, origin=postgres_server, database=template.name, passwords=role_passwords, synchronous=True
+        )
+        yield pair
+        await pair.stop()
+
+
+@pytest.fixture
+async def opened() -> AsyncIterator[Callable[..., Awaitable[store.Database]]]:
+    """Opens databases, and closes them, whatever becomes of their servers."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def opening(dsn: str, **options: Any) -> store.Database:
+            db = await store.Database.open(dsn, application_name="test", **options)
+            stack.push_async_callback(db.close)
+            return db
+
+        yield opening
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from tests.store.world import AGENTS, World
 
 from anabranch.api import parts as api_parts
 from anabranch.api.app import create_app
+from anabranch.api.measured import Measured
 from anabranch.api.settings import Settings
 from anabranch.branches import reconcile as branch_resources
 from anabranch.client import AnabranchClient
@@ -95,6 +96,9 @@ class Resources:
             self._world.db, BranchResource.parse(self._branches[name]), grants=self._world.permissions
         )
 
+    async def call(self, *_: Any, **__: Any) -> None:
+        """Say, as an API server, that it is there."""
+
     async def close(self) -> None:
         pass
 
@@ -127,7 +131,7 @@ class Served:
         app = _app()
         app.state.parts = self.parts
         self._server = uvicorn.Server(
-            uvicorn.Config(app, host="127.0.0.1", port=self.port, log_config=None, lifespan="off")
+            uvicorn.Config(Measured(app), host="127.0.0.1", port=self.port, log_config=None, lifespan="off")
         )
         self._task = asyncio.create_task(self._server._serve())
         while not self._server.started:  # noqa: ASYNC110  (uvicorn tells it by a flag)
@@ -145,12 +149,13 @@ class Served:
 
 
 @contextlib.asynccontextmanager
-async def serving(db: Database, api_dsn: str) -> AsyncIterator[Served]:
+async def serving(db: Database, api_dsn: str, *, cursor_key: bytes = b"") -> AsyncIterator[Served]:
     """Serve a world on a database.
 
     Args:
         db: As the operator sees it.
         api_dsn: As the API does.
+        cursor_key: What cursors are sealed with; one of its own if none is given.
     """
     world = World(db)
     resources = Resources(world)
@@ -162,7 +167,7 @@ async def serving(db: Database, api_dsn: str) -> AsyncIterator[Served]:
         patch.setattr(api_parts.KubeClient, "open", opened)
         patch.setattr(api_parts, "Grants", lambda _kube: Asked(world))
         patch.setattr(api_parts, "Identity", Identity)
-        settings = Settings(dsn=api_dsn, audience="tests", cursor_keys=(secrets.token_bytes(16),))
+        settings = Settings(dsn=api_dsn, audience="tests", cursor_keys=(cursor_key or secrets.token_bytes(16),))
         async with api_parts.opened(settings) as parts:
             served = Served(world, resources, parts)
             await served.start()
@@ -170,5 +175,5 @@ async def serving(db: Database, api_dsn: str) -> AsyncIterator[Served]:
                 yield served
             finally:
                 await served._open.aclose()
-                parts.waking.end()
+                parts.stores.end()
                 await served.stop()

@@ -28,7 +28,7 @@ async def page(db, line, *, generation=1, after="", limit=100, scopes=("shared",
     found, more = await records.page(
         db,
         line=line,
-        generation=generation,
+        manifest=read.ref(await read.manifest(db, line=line, ref=generation)),
         scopes=scopes,
         after_key=after,
         limit=limit,

@@ -196,7 +196,7 @@ async def test_a_receipt_reads_no_more_of_a_long_branch_than_of_a_short_one(db):
             *where,
         )
         columns = ((branch.line,), (branch.branch_id,), (3_001,), ("r",), (b"",), (b"",), (1,), (False,))
-        receive_args = (*columns, 1_000, 1_024)
+        receive_args = (*columns, (None,), 1_000, 1_024)
         plans = [
             await conn.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {query.sql}", *args)
             for query, args in ((batches._sql.receive, receive_args), (branches._sql.contiguous_through, where))

@@ -143,7 +143,7 @@ async def test_receipts_go_on_while_a_generation_is_being_published(db, world):
         head = await lines.lock_head(conn, world.line)
         await publish.write_generation(conn, head=head, prepared=prepared, events=[], origin={"kind": "publication"})
 
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             receipt = await world.submit(world.branch, 2, {"key": "late", "content": 1})
 
     assert (receipt.ack, receipt.contiguous_through) == ("receipt", 2)

@@ -7,7 +7,7 @@ from tests.store.world import AUTOMATIC, World
 
 from anabranch.branches import completion
 from anabranch.consolidation import receipt
-from anabranch.model.canonical import canonical_bytes, content_hash
+from anabranch.model.canonical import canonical_bytes, content_hash, parse_canonical
 from anabranch.model.errors import ConflictError, DigestMismatchError, InvalidInputError, NotFoundError, TooLargeError
 from anabranch.model.limits import BATCH_BYTES, CONTENT_BYTES
 from anabranch.model.objects import RunCompletion, batch_hash
@@ -59,6 +59,30 @@ def test_the_digest_is_that_of_the_canonical_form_however_it_is_written():
     assert spaced != canonical_bytes(raw)
 
     assert receipt.parse(spaced).content_hash == receipt.parse(canonical_bytes(raw)).content_hash
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"a": 1},
+        {"z": [1, {"content_hash": "x"}]},
+        {"a": {"content_hash": "x"}, "b": '"content_hash":"x"', "content_hasi": 1, "content_has": 2},
+        {"a": 1.5, "z": 1e30},
+        {"\ue000": 1, "\U0001f600": {"\U0001f600": 2, "\ue000": 3}, "content_hash\u00e4": 4},
+    ],
+)
+@pytest.mark.parametrize("signed", [{"content_hash": "sha256:x"}, {"content_hash": {"a": [1, "}"]}}, {}])
+def test_the_digest_covers_all_but_itself(more, signed):
+    value = {**more, **signed}
+    raw = canonical_bytes(value)
+    _, form = parse_canonical(raw)
+    without = canonical_bytes(more)
+    assert receipt.forms(value, plain=False) == (without, raw)
+    plain = form is raw
+    assert plain == (all(name.isascii() for name in more) and not any(isinstance(one, float) for one in more.values()))
+    if plain:
+        assert receipt.forms(value, plain=True) == (without, raw)
 
 
 def test_a_batch_that_was_altered_on_the_way_is_refused():

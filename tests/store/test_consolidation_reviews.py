@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 from tests.store.world import AGENTS, AUTOMATIC, World, decisions
 
-from anabranch.consolidation import holding, jobs, read, review
+from anabranch.consolidation import holding, jobs, review, showing
 from anabranch.consolidation.review import SelfReviewError, StaleReviewError
 from anabranch.controllers.status import Seen, job_status
 from anabranch.identity import Caller, grants
@@ -427,7 +427,7 @@ async def test_what_was_kept_back_does_not_tell_whether_others_say_the_same(db):
     )
 
     author = Caller("system:serviceaccount:agents:run")
-    found, _ = await read.candidate_page(
+    found, _ = await showing.candidate_page(
         db, await desk.job(), caller=author, branch_id=None, readable=None, after="", limit=9
     )
 
@@ -444,7 +444,7 @@ async def test_what_a_branch_keeps_back_is_told_to_its_own_agent_and_to_reviewer
 
     async def shown(caller, **place):
         bounds = {"branch_id": None, "readable": None, "after": "", "limit": 9} | place
-        found, _ = await read.candidate_page(db, job, caller=caller, **bounds)
+        found, _ = await showing.candidate_page(db, job, caller=caller, **bounds)
         return {row.reason: row for row in found}
 
     (told,) = {row for row in (await shown(ADA)).values() if row.reason == "ExportNotPermitted"}
@@ -479,7 +479,7 @@ async def test_who_may_not_read_a_record_is_not_shown_it_beside_a_finding_for_it
     job = await desk.job()
 
     async def shown(readable):
-        (candidate,), _ = await read.candidate_page(
+        (candidate,), _ = await showing.candidate_page(
             db, job, caller=ADA, branch_id=job.branch_id, readable=readable, after="", limit=9
         )
         assert candidate.content == "a guess"
@@ -502,7 +502,7 @@ async def test_evidence_is_shown_with_the_finding_that_cites_it_and_with_nothing
     async def body(branch_id=None, **outcome):
         async with db.transaction() as conn:
             await candidates.save_outcomes(conn, [replace(row, **{"sources": (cited,), **outcome})])
-        return (await read.cited_evidence(db, job, branch_id=branch_id, digest=digest)).body
+        return (await showing.cited_evidence(db, job, branch_id=branch_id, digest=digest)).body
 
     assert await body() == await body(job.branch_id) == b"log"
     kept_back = {"reason": "ExportNotPermitted", "state": "rejected"}

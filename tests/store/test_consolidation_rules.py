@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from tests.store.world import AUTOMATIC, World, decisions
+from tests.store.world import AGENTS, AUTOMATIC, World, decisions
 
 from anabranch.consolidation.sources import Found, SourceChecker, UnreachableSourceError
 from anabranch.domain.facts import Fact
 from anabranch.identity import grants
 from anabranch.store import leases, records
+
+pytestmark = pytest.mark.long
 
 TEAM_BUILD = {"scope": "team/build"}
 
@@ -161,6 +163,9 @@ async def test_a_fact_keeps_what_its_author_named_where_sources_are_not_required
 
     await world.submit(branch, 1, {"key": "k", "content": 1, "sources": [bad]})
     await world.work()
+    (held,) = [job for job in await world.jobs() if job.state == "awaiting_review"]  # nobody else could vouch for it
+    await world.decide(held.job_id)
+    await world.work()
 
     assert (await fact(world, line, "k")).source_locators == (bad,)
 
@@ -267,6 +272,20 @@ async def test_findings_wait_in_manual_mode_until_somebody_decides(world):
     assert (job.state, job.due_at, job.holder) == ("awaiting_review", None, None)
     assert await world.outcomes() == {"k": [("waiting", "ReviewRequired")]}
     assert (await world.state(line)).head.head_generation == 1
+
+
+async def test_findings_of_agents_that_the_policy_does_not_trust_wait_in_automatic_mode(world):
+    trusted = {"mode": "Automatic", "autoAccept": {"agents": [f"{AGENTS}/trusted", "other"]}}
+    line = (await world.import_documents({"a": "first"}, review=trusted)).line.line
+    for name in ("trusted", "other"):  # "other" alone would be one of the Baseline's own namespace
+        await world.submit(await world.apply_branch(name), 1, {"key": f"by-{name}", "content": 1})
+    await world.work()
+
+    assert await world.outcomes() == {
+        "by-trusted": [("published", "")],
+        "by-other": [("waiting", "AgentNotAutomatic")],
+    }
+    assert "by-trusted" in await world.contents(line)
 
 
 async def test_a_deletion_is_reviewed_and_then_announced(world):

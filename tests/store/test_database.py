@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import pytest
+from tests.deaf import deafen
 
 from anabranch.model.errors import UnavailableError
+from anabranch.store import pools
 from anabranch.store.database import Database, now
+from anabranch.store.durability import UnsettledError
 from anabranch.store.notices import EVERYTHING
 
 TOPIC_SECONDS = 10
@@ -52,6 +57,12 @@ async def test_a_broken_connection_is_unavailable_and_the_next_one_works(db, adm
         await use_after_the_end()
     async with db.connection() as conn:
         assert await conn.fetchval("SELECT 1") == 1
+
+
+@pytest.mark.parametrize("code", ["53100", "53200", "58030"], ids=["disk full", "out of memory", "I/O error"])
+async def test_a_server_that_has_no_room_is_unavailable(db, code):
+    with pytest.raises(UnavailableError, match="cannot be used now"):
+        await db.run(lambda conn: conn.execute(f"DO $$ BEGIN RAISE 'no' USING ERRCODE = '{code}'; END $$"))
 
 
 async def test_an_error_rolls_the_transaction_back(db, admin):
@@ -111,6 +122,26 @@ async def test_json_travels_as_values(db):
         assert await conn.fetchval("SELECT $1::jsonb", value) == value
 
 
+async def test_a_commit_that_was_let_go_is_not_told_to_the_next_who_is_lent_its_connection(database):
+    db = await Database.open(database.operator, application_name="test", max_size=1)
+
+    async def use(*, let_go=False, fails=False):
+        async with db.connection() as conn:
+            conn._con.unsettled = let_go  # what the server's warning does
+            if fails:
+                raise ZeroDivisionError
+
+    try:
+        with pytest.raises(UnsettledError):
+            await use(let_go=True)
+        with pytest.raises(ZeroDivisionError):
+            await use(let_go=True, fails=True)
+        async with db.connection() as conn:
+            assert await conn.fetchval("SELECT 1") == 1
+    finally:
+        await db.close()
+
+
 async def test_a_connection_that_was_lent_carries_nothing_over(db):
     async with db.transaction() as conn:
         await conn.execute("SET LOCAL work_mem = '3MB'")
@@ -168,3 +199,46 @@ async def test_after_a_reconnect_a_listener_is_told_to_look_at_everything(db, ad
         await expect(topics, EVERYTHING)
         db.notify("again")
         await expect(topics, "again")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="its server is deaf by a filter of Linux")
+async def test_a_server_that_vanished_without_a_word_is_noticed(database, monkeypatch):
+    probes = {"TCP_KEEPIDLE": 1, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 1, "TCP_USER_TIMEOUT": 1_000}
+    monkeypatch.setattr(pools, "_PROBES", probes)
+    target = urlsplit(database.operator)
+    taken = []
+
+    async def pass_on(reader, writer):
+        there, back = await asyncio.open_connection(target.hostname, target.port)
+        taken.extend([writer, back])
+        await asyncio.gather(pipe(reader, back), pipe(there, writer), return_exceptions=True)
+
+    async def pipe(reader, writer):
+        while data := await reader.read(65_536):
+            writer.write(data)
+        taken.remove(writer)
+        writer.close()
+
+    server = await asyncio.start_server(pass_on, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    there = f"{target.netloc.rpartition('@')[0]}@127.0.0.1:{port}"
+    db = await Database.open(urlunsplit(target._replace(netloc=there)), application_name="test")
+
+    async def wait_for_ever():
+        async with db.connection() as conn:
+            waiting = asyncio.create_task(conn.fetchval("SELECT pg_sleep(60)"))
+            await asyncio.sleep(0.1)
+            for writer in taken:
+                deafen(writer)
+            await waiting
+
+    try:
+        with pytest.raises(UnavailableError):
+            await asyncio.wait_for(wait_for_ever(), 20)
+        async with db.connection() as conn:
+            assert await conn.fetchval("SELECT 1") == 1
+    finally:
+        await db.close()
+        server.close()
+        for writer in [*taken]:
+            writer.transport.abort()

@@ -66,6 +66,13 @@ async def test_a_database_is_made_once_and_dropped_from_under_its_clients(embedd
     client.terminate()
 
 
+async def test_a_role_that_may_make_no_database_is_an_error_that_names_the_setting(embedded, server):
+    await server.execute("CREATE ROLE reader LOGIN PASSWORD 'mine'")
+    dsn = postgres.with_database(embedded.dsn, "postgres", user="reader", password="mine")
+    with pytest.raises(DevclusterError, match=r"permission denied(.|\n)*ANABRANCH_DSN"):
+        await databases.create(dsn, "mine", owner="us")
+
+
 async def test_every_database_of_an_owner_is_dropped_and_no_other(embedded, server):
     for name, owner in {"ours_now": "us", "ours_of_a_killed_run": "us", "theirs": "them"}.items():
         await databases.create(embedded.dsn, name, owner=owner)

@@ -22,6 +22,8 @@ from anabranch.api.app import create_app
 from anabranch.archive import MEDIA_TYPE
 from anabranch.model.requests import BranchRequest
 
+pytestmark = pytest.mark.long
+
 EXAMPLES = int(os.environ.get("ANABRANCH_DOCUMENT_EXAMPLES", "6"))
 """Requests for each operation, of each of two kinds."""
 

@@ -83,7 +83,7 @@ async def world(db, monkeypatch):
 
 def an_expiry(world, **scope):
     """As a process has it that has just begun to lead."""
-    kinds = controllers(world.db, kube=world.cluster, grants=None, guard=None, tell=None)
+    kinds = controllers(world.db, kube=world.cluster, grants=None, guard=None, models=(), agents=world.db, tell=None)
     reconciler = Reconciler(kinds, db=world.db, kube=world.cluster, changed=lambda: None)
     return Expiry(world.db, world.cluster, reconciler=reconciler, leadership=Leader(), **scope)
 
@@ -363,7 +363,7 @@ async def test_who_does_not_lead_deletes_nothing(world, monkeypatch):
         await asyncio.sleep(0.1)
         assert world.cluster.deleted == []
         leader.leading = True
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await world.cluster.deletion.wait()
     finally:
         task.cancel()

@@ -6,6 +6,7 @@ import asyncio
 import time
 
 import pytest
+from tests.pace import allowed
 from tests.store import building
 from tests.store.building import version
 
@@ -81,7 +82,7 @@ async def test_a_poll_that_finds_nothing_waits_and_is_woken_by_a_publication(db,
     started = time.monotonic()
     await publish(db, line, version("late", 1))
     assert keys(await waiting) == ["late"]
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < allowed(5)
 
 
 async def test_a_lost_notification_costs_no_more_than_a_second(db, feed, line):
@@ -90,21 +91,21 @@ async def test_a_lost_notification_costs_no_more_than_a_second(db, feed, line):
     started = time.monotonic()
     await building.publish_versions(db, line, version("quiet", 1))
     assert keys(await waiting) == ["quiet"]
-    assert time.monotonic() - started < 4
+    assert time.monotonic() - started < allowed(4)
 
 
 async def test_a_poll_ends_when_its_time_is_over(feed, line):
     started = time.monotonic()
     page = await poll(feed, line, wait=0.4)
     assert page.events == ()
-    assert 0.3 < time.monotonic() - started < 5
+    assert 0.3 < time.monotonic() - started < allowed(5)
 
 
 async def test_followers_are_let_go_when_the_process_ends(feed, ear, line):
     waiting = asyncio.create_task(poll(feed, line, wait=30.0))
     await asyncio.sleep(0.2)
     ear.end()
-    page = await asyncio.wait_for(waiting, 5)
+    page = await asyncio.wait_for(waiting, 20)
     assert page.events == ()
 
 

@@ -14,7 +14,7 @@ from tests.store.building import version
 from anabranch.api.frames import Frames
 from anabranch.client.sse import Parser
 from anabranch.domain.cursor import Sealer
-from anabranch.feed import audience, channel, follower, waking
+from anabranch.feed import audience, channel, follower, reel, waking
 from anabranch.feed.cursor import Position, unseal
 from anabranch.feed.ends import (
     EndingError,
@@ -113,7 +113,7 @@ async def streams(live, line):
     """Opens streams of the line, and closes them."""
     opened = []
 
-    async def open_stream(start=None, *, grants=None, key=None, identify=None, begins=True):
+    async def open_stream(start=None, *, grants=None, key=None, who="ada", identify=None, begins=True):
         grants = grants or Grants()
 
         async def good():
@@ -123,6 +123,7 @@ async def streams(live, line):
             line,
             start=start,
             key=key or grants,
+            who=who,
             readable=grants.readable,
             identify=identify or good,
             wire=lambda: Frames(line, SEALER, source="/v1/namespaces/team/baselines/facts"),
@@ -230,7 +231,7 @@ async def test_an_event_in_a_scope_that_is_new_to_the_line_waits_for_the_answer_
 async def test_followers_that_join_while_much_is_published_miss_nothing_and_get_nothing_twice(
     db, line, streams, monkeypatch
 ):
-    monkeypatch.setattr(channel, "PAGE", 3)
+    monkeypatch.setattr(reel, "PAGE", 3)
     chance = random.Random(6)
     written = 0
 
@@ -356,7 +357,7 @@ async def test_a_grant_that_is_gone_ends_the_streams_of_its_holder_and_no_other(
 
 
 async def test_a_grant_that_is_gone_ends_a_replay(db, line, streams, quick, monkeypatch):
-    monkeypatch.setattr(channel, "PAGE", 1)
+    monkeypatch.setattr(reel, "PAGE", 1)
     await publish(db, line, *(version(f"k{number}", 1) for number in range(5)))
     grants = Grants()
     stream = await streams(Position(1, 0), grants=grants)
@@ -464,6 +465,18 @@ async def test_a_process_takes_so_many_followers_and_no_more(streams, monkeypatc
     await streams()
     with pytest.raises(FollowersError):
         await streams()
+
+
+async def test_one_name_leaves_places_to_others_whatever_token_it_shows(streams, monkeypatch):
+    monkeypatch.setattr("anabranch.feed.live.FOLLOWERS_OF_ONE", 2)
+    first = await streams(key="of one pod")
+    await streams(key="of another")
+    with pytest.raises(FollowersError, match="by your name"):
+        await streams(key="of a third")
+    await streams(who="bob")
+    first.follower.end(None)
+    await first.task
+    await streams(key="of a third")
 
 
 async def test_a_restore_from_backup_ends_the_streams_with_the_way_back(db, line, streams):

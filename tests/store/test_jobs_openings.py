@@ -255,7 +255,7 @@ async def test_receipts_go_on_while_batches_are_handed_out(db):
         transaction = opening.transaction()
         await transaction.start()
         await open_automatic(opening, branch)
-        receipt = await asyncio.wait_for(receive(receiving, branch, 2), timeout=5)
+        receipt = await asyncio.wait_for(receive(receiving, branch, 2), timeout=30)
         await transaction.commit()
     assert receipt.contiguous_through == 2
 

@@ -298,7 +298,7 @@ async def test_searches_of_memories_take_turns_with_all_others(db, database, mon
             contextlib.AsyncExitStack() as all_,
         ):
             for _ in range(asking._AT_ONCE):
-                await all_.enter_async_context(served.parts.searcher.turn())
+                await all_.enter_async_context(served.parts.stores.default.searcher.turn())
             busy = await http.post(url, json={"query": "tide"})
             assert (busy.status_code, busy.json()["error"]["retryable"]) == (503, True)
             await all_.aclose()

@@ -11,7 +11,7 @@ from tests.store.branching import blocked, fill_namespace
 from tests.store.building import version
 from tests.store.world import AGENTS, AUTOMATIC, TEAM, World, decisions
 
-from anabranch.consolidation import deriving, retracting, schedule, work
+from anabranch.consolidation import deriving, merging, retracting, schedule, work
 from anabranch.identity import Caller
 from anabranch.model.canonical import sha256
 from anabranch.model.errors import GoneError, NotFoundError
@@ -30,6 +30,7 @@ from anabranch.store import (
     lines,
     presence,
     private,
+    proposals,
     purging,
     restoring,
     waiting,
@@ -83,6 +84,14 @@ async def a_life(world, *, name="facts", run="run"):
     await world.work()
     held = next(job for job in await world.jobs() if job.line == line and job.state == "awaiting_review")
     (row,) = await world.candidates(held)
+    await merging.propose(
+        world.db, job=held, author="mia", body=b"1", inputs=[row.candidate_id], base_revision=1, with_record=True
+    )
+    async with world.db.connection() as conn:
+        asked = proposals.Question(
+            line=line, job_id=held.job_id, kind="merge", key="a", inputs=(row.candidate_id,), record_revision=1
+        )
+        await proposals.begin(conn, asked, model="small", tokens=1, hold=timedelta())
     reviews = [{"reviewer": "ada", "decisions": decisions([row], "reject")}]
     world.guard.missing.clear()
     held = await world.apply_job(
@@ -111,11 +120,39 @@ async def a_life(world, *, name="facts", run="run"):
         await conn.execute("INSERT INTO released_hashes VALUES ($1, 'hash')", line)
         await conn.execute("INSERT INTO import_base VALUES ($1, 'a', 'shared', 'hash', 1)", line)
         await conn.execute("INSERT INTO agent_outbox VALUES ($1, 'one', 'run.completed', $2, '{}')", line, run)
+        await conn.execute("INSERT INTO recall_gates VALUES ($1, 'questions', 5, 0, 0)", line)
+        await conn.execute(
+            """
+            INSERT INTO recall_results (line, generation, digest, k, tasks, recall, recall_at_1, worse, recalls)
+            VALUES ($1, 1, 'hash', 5, 1, 1, 1, '{}', '{}')
+            """,
+            line,
+        )
+        await conn.execute(
+            """
+            INSERT INTO recall_holds
+                (line, job_id, reason, generation, digest, k, recall, change, low, high, failing, reviews_through)
+            VALUES ($1, 'job', 'RecallRegressed', 1, 'hash', 5, 0, -1, -1, -1, '{}', 0)
+            """,
+            line,
+        )
+        await conn.execute("INSERT INTO backup_turns (line, target, max_age) VALUES ($1, 'vault', '1d')", line)
+        await conn.execute(
+            "INSERT INTO backups (line, taken_at, target, place, generation, baseline_id, manifest_hash)"
+            " VALUES ($1, now(), 'vault', 'there', 1, 'bl', '')",
+            line,
+        )
         await conn.execute("INSERT INTO derivations VALUES ($1, 'a', 1, 'b', 2, 'shared', 'hash')", line)
     await archive(world.db, line)
     every = timedelta()
     while await indexing.turn(world.db) or await deriving.turn(world.db) or await counting.turn(world.db, every=every):
         pass
+    async with world.db.connection() as conn:
+        await conn.execute(
+            "INSERT INTO search_vectors SELECT line, segment, 'model', now(), 'signs', 'codes' FROM search_segments "
+            "WHERE line = $1",
+            line,
+        )
     asked = RetractionRequest(key="b", reason="it is wrong")
     await retracting.request(world.db, line=line, scopes=["shared"], caller=Caller("eve"), body=asked)
     return line, branch, held

@@ -9,6 +9,8 @@ import pytest
 
 from anabranch.devcluster import children
 
+pytestmark = pytest.mark.long
+
 NOWHERE = "/nonexistent/kubeconfig"
 
 

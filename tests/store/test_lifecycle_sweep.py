@@ -7,7 +7,7 @@ from tests.store.world import AGENTS, AUTOMATIC, TEAM, World
 
 from anabranch.branches import reconcile as branch_resources
 from anabranch.controllers import sweep as sweeping
-from anabranch.controllers.reconciler import Key
+from anabranch.controllers.keys import Key
 from anabranch.controllers.services import controllers
 from anabranch.controllers.sweep import Scope, Sweep
 from anabranch.kube.kinds import BASELINE, BRANCH, JOB, LEASE
@@ -56,7 +56,7 @@ class Reconciler:
     """As the real one: what is gone goes to the controllers."""
 
     def __init__(self, db):
-        self._controllers = controllers(db, kube=None, grants=None, guard=None, tell=None)
+        self._controllers = controllers(db, kube=None, grants=None, guard=None, models=(), agents=db, tell=None)
         self.told = []
 
     async def gone(self, key, uid):

@@ -169,7 +169,7 @@ async def test_a_held_head_stops_no_reader_and_no_foreign_key(db):
     await building.import_records(db, line, {"a": 1})
     async with db.transaction() as conn:
         await lines.lock_head(conn, line)
-        async with asyncio.timeout(5), db.connection() as other:
+        async with asyncio.timeout(30), db.connection() as other:
             assert (await lines.head(other, line)).head_generation == 1
             await other.execute(
                 "INSERT INTO jobs (line, job_id, namespace, name, automatic, origin) "

@@ -145,7 +145,7 @@ async def test_an_old_event_that_somebody_is_about_to_claim_is_left_and_waited_f
         await conn.execute("UPDATE agent_events SET created_at = now() - interval '8 d'")
     async with db.transaction() as conn:
         ((event,), _) = await agent_events.claim(conn, ADA, limit=1, visibility=VISIBILITY)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             assert not await expiry.turn(db, keep=timedelta(days=7))
     assert (await delivery.ack(db, ADA, event_id=event.event_id, claim_id=event.claim_id)).status == "acked"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -18,7 +19,7 @@ from anabranch.model.errors import (
     SectionNotWritableError,
     TooLargeError,
 )
-from anabranch.model.memory import WRITABLE
+from anabranch.model.memory import WRITABLE, PutSection
 from anabranch.store import envelopes as store_envelopes
 from anabranch.store import sections
 
@@ -271,6 +272,28 @@ async def test_what_is_too_much_is_refused_with_the_limit(api_db, monkeypatch):
         await put(api_db, "daily", 1, "2026-11-30")
     await syncing.sync(api_db, WHO, sync_of("full", {"daily/2026-11-30": 1}))
     assert await written(api_db) == {"daily/2026-11-30": 1}
+
+
+async def test_an_agent_writes_as_so_many_instances_and_no_more(api_db, monkeypatch):
+    monkeypatch.setattr(store_envelopes, "MEMORY_INSTANCES", 2)
+    others = [replace(WHO, instance=f"pod-{number}") for number in range(6)]
+    body = PutSection(content=1)
+
+    async def write(who):
+        return await envelopes.put(api_db, who, section="long_term", item=None, body=body, expected=None)
+
+    said = await asyncio.gather(*map(write, others), return_exceptions=True)
+    refused = [error for error in said if isinstance(error, QuotaExceededError)]
+    assert len(refused) == 4  # whoever came first, and however many at once
+    there = [who for who, answer in zip(others, said, strict=True) if answer not in refused]
+    with pytest.raises(QuotaExceededError, match="2 instances, which is the limit"):
+        await syncing.sync(api_db, WHO, sync_of("patch", {"long_term": 1}))
+    await write(there[0])
+    await put(api_db, "shared", 1)  # belongs to none of them
+    await syncing.sync(api_db, there[1], sync_of("patch", {"long_term": 2}))
+    await envelopes.put(
+        api_db, replace(WHO, agent_id="another"), section="long_term", item=None, body=body, expected=None
+    )
 
 
 async def test_content_that_has_no_canonical_form_is_refused_at_its_place(api_db):

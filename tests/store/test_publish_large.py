@@ -30,7 +30,7 @@ async def test_a_large_generation_is_written_before_the_heads_lock(db, line):
     prepared = await prepare(db, line, *many)
     async with db.transaction() as conn:
         ahead = await publish.write_ahead(conn, prepared=prepared)
-        async with db.connection() as other, asyncio.timeout(5):
+        async with db.connection() as other, asyncio.timeout(30):
             await other.execute("UPDATE line_heads SET suspended = suspended WHERE line = $1", line)  # does not wait
         manifest = await publish.write_generation(
             conn,
@@ -80,7 +80,7 @@ async def test_a_large_job_is_published_by_that_way_and_a_pin_need_not_wait_for_
     async def pinned_meanwhile(conn, **what):
         written = await write_ahead(conn, **what)
         if not ways:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 await world.apply_baseline(generation=2, pin={"generation": 1}, **source)
         ways.append(written)
         return written

@@ -20,8 +20,11 @@ from anabranch.identity import Caller
 from anabranch.model.canonical import hash_text, parse_json
 from anabranch.model.requests import DecisionRequest
 from anabranch.quality import counting, reading
+from anabranch.search import embedding, meaning, vectorizing
 from anabranch.search.asking import Search, search
 from anabranch.store import contents, records
+
+pytestmark = pytest.mark.long
 
 PAGE = Path(__file__).parents[2] / "docs" / "quality.md"
 KINDS = ("fact", "update", "new", "contradiction", "tombstone", "paraphrase")
@@ -42,17 +45,25 @@ async def imported(world, statements):
     return state.line.line
 
 
-async def asked(world, line, tasks):
-    """What the current generation answers, and what can be counted of it."""
+@pytest.fixture(scope="session")
+def embedder():
+    return embedding.load(embedding.PACKAGED)
+
+
+async def asked(world, line, tasks, *, embedder=None):
+    """What the current generation answers, by meaning too if there is an embedder, and what can be counted of it."""
     await indexed(world.db, line)
+    while embedder is not None and await vectorizing.turn(world.db, embedder):
+        pass
+    by_meaning = None if embedder is None else meaning.Meaning(embedder)
+    mode = "words" if embedder is None else "hybrid"
     while await counting.turn(world.db, every=timedelta()):
         pass
     outcomes = []
     for task in tasks:
-        found = await search(
-            world.db, Search(line=line, ref="current", scopes=["shared"], text=task.query), offset=0, limit=10
-        )
-        assert found.complete
+        wanted = Search(line=line, ref="current", scopes=["shared"], text=task.query, mode=mode)
+        found = await search(world.db, wanted, offset=0, limit=10, meaning=by_meaning)
+        assert (found.complete, found.mode, found.without_vector) == (True, mode, 0)
         hits = [recall.Hit(hit.key, hit.score) for hit in found.hits]
         async with world.db.connection() as conn:
             generation = found.manifest.generation
@@ -85,7 +96,7 @@ def told(*lines):
     assert not missing, "docs/quality.md tells something else: copy these lines there"
 
 
-async def test_findings_that_were_reviewed_make_a_memory_answer_more(world):
+async def test_findings_that_were_reviewed_make_a_memory_answer_more(world, embedder):
     made = evaluation_set.make()
     line = await imported(world, made.records)
     before, counted = await asked(world, line, made.tasks)
@@ -128,8 +139,15 @@ async def test_findings_that_were_reviewed_make_a_memory_answer_more(world):
     assert not found.worse
     told(*rows, f"Change of recall@{K}: {change}.")
 
+    both, _ = await asked(world, line, made.tasks, embedder=embedder)
+    change, found = changed(after, both)
+    assert found.low >= 0
+    kinds = [recall.report(outcomes, k=K).kinds["paraphrase"].recall for outcomes in (after, both)]
+    assert kinds[1] > kinds[0]
+    told(row("the last, by words and meaning", both, counted), f"Change of recall@{K} from words alone: {change}.")
 
-async def test_true_verified_notes_that_nobody_asks_for_make_it_answer_less(world):
+
+async def test_true_verified_notes_that_nobody_asks_for_make_it_answer_less(world, embedder):
     made = evaluation_set.make()
     line = await imported(world, made.afterwards())
     before, counted = await asked(world, line, made.tasks)
@@ -146,3 +164,9 @@ async def test_true_verified_notes_that_nobody_asks_for_make_it_answer_less(worl
     assert found.high < 0
     assert not found.better
     told(*rows, f"Change of recall@{K}: {change}.")
+
+    # Meaning is little help against this: the notes mean what they repeat.
+    both, _ = await asked(world, line, made.tasks, embedder=embedder)
+    assert changed(before, both)[1].high < 0
+    change, _ = changed(after, both)
+    told(row("with them, by words and meaning", both, counted), f"Change of recall@{K} from words alone: {change}.")

@@ -9,20 +9,31 @@ import pytest
 
 from anabranch.store import queries
 
+pytestmark = pytest.mark.long
+
 CATALOGUE = queries.catalogue()
 
 WITHOUT_LINE = {
     name: reason
     for reason, names in {
+        "about the server, whatever its lines": (
+            "durability.settle",
+            "durability.waiting",
+            "durability.waits",
+            "durability.let_go",
+            "durability.promises",
+        ),
         "the directory: by namespace, before the line is known": (
             "lines.find",
             "lines.list_by_namespace",
+            "lines.directory",
             "lines.adopted",
             "lines.retire_namesakes",
             "adoption.kept",
             "purging.line_of",
             "branches.by_name",
             "branches.list_by_namespace",
+            "branches.namespaces",
             "jobs.by_name",
         ),
         "a queue: what is due in any line, by an index of its own": (
@@ -41,12 +52,17 @@ WITHOUT_LINE = {
             "jobs.unborn",
             "projection.dirty",
             "backlog.look",
+            "backlog.baselines",
             "indexing.next",
             "indexing.uncounted",
+            "vectors.claim",
             "quality.next",
+            "recall.next",
             "expiry.due",
             "derivations.next",
+            "backups.claim",
             "retractions.requested",
+            "proposals.lines",
         ),
         "resources that have no line yet": (
             "waiting.upsert",
@@ -57,9 +73,14 @@ WITHOUT_LINE = {
             "waiting.wake",
             "projection.mark_waiting",
         ),
+        "the database as a whole was set back: each line is gone to by itself": ("reviving.all_lines",),
         "agents: by namespace, whichever lines they work on": (
             "agents.claim",
             "agents.owner",
+        ),
+        "an agent as a whole: how many instances it has": (
+            "envelopes.instances",
+            "envelopes.one_at_a_time",
         ),
         "what the cluster lacks, of any line: a sweep compares all there is": (
             "drift.absent_baselines",
@@ -71,6 +92,9 @@ WITHOUT_LINE = {
             "drift.rewind_baseline",
             "drift.rewind_branch",
             "drift.rewind_job",
+            "drift.held_branches",
+            "drift.held_jobs",
+            "drift.held_waits",
         ),
         "words of a text: no table is read": ("kv_memories.terms",),
         "settings of one transaction, or temporary tables of its own": (

@@ -12,6 +12,7 @@ from tests.store.building import version
 
 from anabranch.api.known import Known
 from anabranch.api.routes import baselines
+from anabranch.api.stores import Stores
 from anabranch.identity import Caller
 from anabranch.model.errors import NotFoundError
 from anabranch.store import lines
@@ -28,7 +29,8 @@ class EveryScope:
 
 @pytest.fixture
 def parts(api_db):
-    return SimpleNamespace(db=api_db, reader=Reader(api_db), baselines=Known(size=10), grants=EveryScope())
+    store = SimpleNamespace(name="default", db=api_db, reader=Reader(api_db), fault=None)
+    return SimpleNamespace(stores=Stores([store]), baselines=Known(size=10), grants=EveryScope())
 
 
 @pytest.fixture

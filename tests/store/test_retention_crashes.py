@@ -14,6 +14,8 @@ from tests.store.world import AUTOMATIC, World
 from anabranch.baselines import retention
 from anabranch.store import private
 
+pytestmark = pytest.mark.long
+
 EVERYTHING = retaining.promising(tombstones=NOW)
 
 LEFT = """

@@ -21,7 +21,7 @@ from tests.store.world import AGENTS, AUTOMATIC, TEAM, World, decisions
 
 from anabranch.branches import read as branch_reads
 from anabranch.consolidation import read as job_reads
-from anabranch.consolidation import receipt
+from anabranch.consolidation import receipt, showing
 from anabranch.identity import Caller
 from anabranch.model.errors import ReclaimedError
 from anabranch.store import (
@@ -205,7 +205,7 @@ async def test_a_run_that_was_reclaimed_is_gone_for_its_agent_and_its_reviewers(
         job = await jobs.get(conn, published.job_id)
     assert (again.kept, again.phase, job.kept, job.state) == ("row", "Completed", "log", "published")
     with pytest.raises(ReclaimedError, match="removed its candidates"):
-        await job_reads.candidate_page(
+        await showing.candidate_page(
             world.db, job, caller=Caller("ada"), branch_id=None, readable=None, after="", limit=10
         )
     assert await job_reads.transition_page(world.db, job, after=0, limit=100)

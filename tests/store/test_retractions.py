@@ -19,6 +19,8 @@ from anabranch.model.errors import ConflictError, NotFoundError
 from anabranch.model.requests import RetractionRequest
 from anabranch.store import jobs, leases, lines, publish, records, restoring
 
+pytestmark = pytest.mark.long
+
 
 class Poisoned:
     """A line with a poisoned finding, `poison`, that `one` was derived from, and `two` from that; `clean` was not."""
@@ -288,7 +290,14 @@ async def test_a_source_that_is_cited_unverified_is_marked_too(db):
     facts = await poisoned(db, review={"mode": "Automatic", "requireSources": False})
     await facts.retract()
     source = f"record:poison@{facts.poison}"
-    await facts.publish("late", "it tastes good", source)
+    facts.sequence += 1
+    await facts.world.submit(
+        facts.branch, facts.sequence, {"key": "late", "content": "it tastes good", "sources": [source]}
+    )
+    await facts.world.work()
+    (held,) = [job for job in await facts.world.jobs() if job.state == "awaiting_review"]
+    await facts.world.decide(held.job_id)
+    await facts.world.work()
     assert (await facts.marks())["late"] == (source,)
 
 

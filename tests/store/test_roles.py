@@ -7,16 +7,18 @@ import pytest
 
 PUBLISHED = (
     "record_versions", "manifests", "trie_nodes", "events", "contents", "facts", "publications", "line_heads",
-    "line_scopes", "restores", "candidates", "transitions", "waiting", "pruned_manifests",
+    "line_scopes", "restores", "candidates", "likenesses", "transitions", "waiting", "pruned_manifests",
     "released_hashes", "import_base", "rebases", "search_progress", "search_segments", "search_documents",
-    "search_words", "quality_progress", "quality_counts", "derivations", "derivation_progress",
+    "search_words", "search_vectors", "quality_progress", "quality_counts", "derivations", "derivation_progress",
+    "recall_gates", "recall_results", "recall_holds", "backups", "backup_turns",
 )  # fmt: skip
 RECEIVED = (
     "batches", "evidence", "private_records", "completions", "archives", "archive_chunks", "presence", "followers",
     "kv_namespaces", "kv_records", "kv_checkpoints", "agent_envelopes", "agent_exchanges", "agent_events",
 )  # fmt: skip
-ADDED = ("reviews", "checkpoints", "agents", "agent_receipts", "agent_outbox", "retractions")
+ADDED = ("reviews", "checkpoints", "agents", "agent_receipts", "agent_outbox", "retractions", "merges", "drafts")
 FORGOTTEN = ("agent_sections", "agent_section_history")
+UNSEEN = ("proposals",)
 
 
 @pytest.fixture
@@ -97,6 +99,13 @@ async def test_the_api_appends_reviews_and_checkpoints_and_changes_none(api, tab
     assert not await may(api, f"DELETE FROM {table} WHERE false")
 
 
+@pytest.mark.parametrize("table", UNSEEN)
+async def test_what_a_model_was_asked_is_no_business_of_the_api(api, table):
+    assert not await may(api, f"SELECT FROM {table}")
+    assert not await may_insert(api, table)
+    assert not await may(api, f"DELETE FROM {table} WHERE false")
+
+
 @pytest.mark.parametrize("table", FORGOTTEN)
 async def test_what_an_agent_writes_down_the_api_can_have_forgotten(api, table):
     assert await may_insert(api, table)
@@ -118,7 +127,7 @@ async def test_the_api_may_close_a_branch_and_not_move_it(api):
 
 
 async def test_the_lists_above_name_every_table(api):
-    assert set(await tables(api)) == {*PUBLISHED, *RECEIVED, *ADDED, *FORGOTTEN, "jobs", "lines", "branches"}
+    assert set(await tables(api)) == {*PUBLISHED, *RECEIVED, *ADDED, *FORGOTTEN, *UNSEEN, "jobs", "lines", "branches"}
 
 
 async def test_the_operator_writes_every_table_and_alters_none(operator):

@@ -76,7 +76,7 @@ async def test_nothing_under_the_lock_grows_with_what_is_restored(db, line, monk
 
 async def test_while_a_restore_is_written_the_head_is_free_for_pins_forks_and_readers(db, line, pause):
     restore = await pause.of(db, line, generation=1, restore_id="back")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await building.move(db, line, to=1, kind="rollback", pinned=1)
         async with db.transaction() as conn:
             branch = await branching.fork(conn, line, generation=2)
@@ -93,7 +93,7 @@ async def test_while_a_restore_is_written_the_head_is_free_for_pins_forks_and_re
 
 async def test_a_publication_meanwhile_is_told_to_come_back_and_does_not_wait(db, line, pause):
     restore = await pause.of(db, line, generation=1, restore_id="back")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         with pytest.raises(publish.RestoreUnderWayError):
             await building.publish_versions(db, line, version("key-1", "meanwhile"))
     pause.go_on.set()
@@ -113,7 +113,7 @@ async def test_tombstones_are_taken_out_another_time(db, line, pause):
         delta = await trie.plan(conn, manifest=parent, changes={})
     planned = tombstones.Purge(parent=parent, revision=parent.revision + 1, keys=["key-1"], delta=delta)
     restore = await pause.of(db, line, generation=1, restore_id="back")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         with pytest.raises(publish.RestoreUnderWayError):
             async with db.transaction() as conn:
                 await tombstones.purge(conn, planned=planned)
@@ -137,7 +137,7 @@ async def test_other_lines_are_not_concerned(db, line, pause):
     other = await building.new_line(db, name="other")
     await building.import_records(db, other, {"a": 1})
     restore = await pause.of(db, line, generation=1, restore_id="back")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await building.publish_versions(db, other, version("a", 2))
     pause.go_on.set()
     await restore

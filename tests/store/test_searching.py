@@ -14,7 +14,7 @@ from tests.store.indexes import indexed, small_segments
 from anabranch.domain import bm25
 from anabranch.model.canonical import canonical_bytes, sha256
 from anabranch.model.errors import GoneError, InvalidInputError, NotFoundError, UnavailableError
-from anabranch.search import asking, indexing
+from anabranch.search import asking, indexing, scoring
 from anabranch.search.asking import Search, search
 from anabranch.store import private, searching
 
@@ -112,7 +112,7 @@ async def test_each_generation_is_searched_as_it_was(db):
 
 
 async def test_the_past_of_a_line_that_changes_much_is_found_by_a_second_deeper_look(db, monkeypatch):
-    monkeypatch.setattr(asking, "_MARGIN", 0)
+    monkeypatch.setattr(scoring, "_MARGIN", 0)
     line = await building.new_line(db)
     names = [f"k{number:02}" for number in range(40)]
     await building.import_records(db, line, {name: f"{name} cache of the first" for name in names})
@@ -344,12 +344,12 @@ async def test_slow_searches_leave_connections_to_others_and_tell_whoever_would_
 async def test_a_search_sees_one_moment(db, monkeypatch):
     line = await building.new_line(db)
     await building.import_records(db, line, {"a": "cache", "b": "cache"})
-    late = asking._late
+    late = asking.not_indexed
 
     async def meanwhile(conn, asked, **options):
         await indexed(db, line)
         await building.publish_versions(db, line, version("a"))
         return await late(conn, asked, **options)
 
-    monkeypatch.setattr(asking, "_late", meanwhile)
+    monkeypatch.setattr(asking, "not_indexed", meanwhile)
     assert sorted(await keys(db, line, "cache")) == ["a", "b"]

@@ -9,8 +9,8 @@ from uuid import uuid4
 
 from anabranch.baselines import reconcile as baselines
 from anabranch.branches import reconcile as branch_resources
+from anabranch.consolidation import gating, receipt, retracting, review, schedule, work
 from anabranch.consolidation import jobs as job_resources
-from anabranch.consolidation import receipt, retracting, review, schedule, work
 from anabranch.consolidation.gathering import Gathering
 from anabranch.consolidation.services import Services
 from anabranch.consolidation.sources import SourceChecker, SourcesConfig, resolvers
@@ -98,13 +98,21 @@ class Guard:
 
 
 class World:
-    """A team's namespace with Baselines, and agents that fork them."""
+    """A team's namespace with Baselines, and agents that fork them.
 
-    def __init__(self, db: Database, *, sources: SourceChecker | None = None) -> None:
+    Args:
+        db: The store.
+        sources: Checks sources; the usual one unless given.
+        ids: Where it is kept whose the agents' ids are, if that is another store.
+    """
+
+    def __init__(self, db: Database, *, sources: SourceChecker | None = None, ids: Database | None = None) -> None:
         self.db = db
+        self._ids = ids
         self.permissions = Permissions()
         self.kube = Kube()
         self.guard = Guard()
+        self.models: Collection[str] = ()
         checker = sources or SourceChecker(resolvers(db, self.permissions, SourcesConfig()))
         self.services = Services(db=db, grants=self.permissions, sources=checker)
         self.holder = str(uuid4())
@@ -119,6 +127,7 @@ class World:
             BaselineResource.parse(_body(TEAM, name, generation, spec, uid or f"uid-of-{name}")),
             kube=self.kube,
             guard=self.guard,
+            models=self.models,
         )
         async with self.db.connection() as conn:
             return await lines.find(conn, namespace=TEAM, name=name)
@@ -143,6 +152,7 @@ class World:
             self.db,
             BranchResource.parse(_body(AGENTS, name, generation, body | spec, f"uid-of-{name}")),
             grants=self.permissions,
+            ids=self._ids,
         )
         async with self.db.connection() as conn:
             return await branches.by_name(conn, namespace=AGENTS, name=name)
@@ -217,6 +227,8 @@ class World:
         """Decide on what waits in a job: all of it, or the candidates for some keys."""
         async with self.db.connection() as conn:
             job = await jobs.get(conn, job_id)
+            _, holds = await gating.heard(conn, line=job.line, job_ids=[job_id])
+        hold = holds[job_id].number if job_id in holds else None
         rows = [row for row in await self.candidates(job) if row.state == "waiting" and (not keys or row.key in keys)]
         requests = [
             DecisionRequest(
@@ -225,6 +237,7 @@ class World:
                 base_revision=str(row.canonical_revision or 0),
                 action=action,
                 reason="so it is",
+                hold=hold,
             )
             for row in rows
         ]
@@ -311,7 +324,7 @@ class World:
         return len(found)
 
 
-def decisions(rows: Iterable[CandidateRow], action: str = "accept") -> list[dict[str, Any]]:
+def decisions(rows: Iterable[CandidateRow], action: str = "accept", **more: Any) -> list[dict[str, Any]]:
     """Decisions on candidates exactly as they are, as a resource carries them."""
     return [
         {
@@ -319,6 +332,7 @@ def decisions(rows: Iterable[CandidateRow], action: str = "accept") -> list[dict
             "contentHash": hash_text(row.content_hash),
             "baseRevision": str(row.canonical_revision or 0),
             "action": action,
+            **more,
         }
         for row in rows
     ]

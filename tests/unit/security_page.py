@@ -1,7 +1,8 @@
-"""The tables of docs/security.md that say what each role may do, to be compared with what it may."""
+"""The tables of docs/security.md: what each role may do, to be compared with what it may, and which tests show what."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 PAGE = Path(__file__).parents[2] / "docs/security.md"
+
+_TEST = re.compile(r"\[`(test_[a-z0-9_]+)`\]\(\.\./(tests/[a-z0-9_/]+\.py)\)")
 
 
 def told(heading: str) -> list[str]:
@@ -19,6 +22,11 @@ def told(heading: str) -> list[str]:
     begin = next(number for number, line in enumerate(lines) if line.startswith("| ---")) + 1
     end = next((number for number in range(begin, len(lines)) if not lines[number].startswith("|")), len(lines))
     return lines[begin:end]
+
+
+def shown_by() -> set[tuple[str, str]]:
+    """The tests that the page names, each by its file and its name."""
+    return {(path, name) for name, path in _TEST.findall(PAGE.read_text(encoding="utf-8"))}
 
 
 def of_roles(roles: Iterable[Mapping]) -> Iterator[str]:

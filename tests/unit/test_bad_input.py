@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from anabranch.api.bodies import fit
 from anabranch.consolidation import receipt
 from anabranch.model.errors import DigestMismatchError, InvalidInputError, TooLargeError
+from anabranch.model.memory import ExchangePost
 from anabranch.model.misfits import misfits, told
 from anabranch.model.objects import Change, RunCompletion, batch_hash
 from anabranch.model.requests import BranchRequest, BulkBatches, PrivateWrite, ReviewRequest
@@ -142,7 +143,7 @@ def test_a_request_that_does_not_fit_names_each_field(model, body, detail):
 
 def test_what_is_said_twice_or_follows_from_the_rest_is_said_once():
     with pytest.raises(ValidationError) as refused:
-        ReviewRequest.model_validate_json(b'{"decisions": [{"action": "maybe"}]}', strict=True)
+        ExchangePost.model_validate_json(b'{"participants": [{"agent": 1}]}', strict=True)
     errors = refused.value.errors()
     assert "too_short" in {error["type"] for error in errors}
     assert "entries" not in told(misfits([*errors, *errors]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 
 import pytest
 import rfc8785
@@ -116,3 +117,24 @@ def test_what_parsing_refuses_is_refused_with_its_form_asked_for_too(raw):
 def test_the_deepest_value_that_is_taken_is_taken_with_its_form():
     raw = b"[" * 65 + b"]" * 65
     assert parse_canonical(raw) == (parse_json(raw), raw)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "utf-8-sig"])
+def test_json_in_another_encoding_than_utf8_is_refused(encoding):
+    for parse in (parse_json, parse_canonical):
+        with pytest.raises(InvalidInputError, match="not JSON"):
+            parse('{"a":1}'.encode(encoding))
+
+
+def test_a_long_name_is_not_copied_for_each_value_below_it():
+    raw = b'{"%b":[%b1.5]}' % (b"n" * (1 << 20), b"[]," * 20_000)
+    began = time.process_time()
+    parse_json(raw)
+    assert time.process_time() - began < 2, "it would be 20 gigabytes"
+
+
+def test_a_fault_is_told_with_its_place_however_deep_it_is():
+    with pytest.raises(InvalidInputError, match=r"^\$\.a\[1\]\.b\.c has a lone surrogate"):
+        check_json({"a": [1, {"b": {"c": "\ud800"}}]})
+    with pytest.raises(InvalidInputError, match=r"^content\.a is a set, which JSON lacks"):
+        check_json({"a": set()}, path="content")

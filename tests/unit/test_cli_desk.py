@@ -12,7 +12,7 @@ import pytest
 from anabranch.cli.connection import Connection
 from anabranch.cli.desk import REMEMBERED_SECONDS, TOKEN_SECONDS, TRIES, KubectlDesk
 from anabranch.model.errors import ConflictError, ForbiddenError, NotFoundError, UnauthenticatedError
-from anabranch.model.requests import DecisionRequest
+from anabranch.model.requests import DecisionRequest, GroupDecisionRequest
 from anabranch.web.desk import DecidedMeanwhileError, Voice
 
 CANDIDATE = f"cand_{'0' * 26}_{'0' * 26}"
@@ -58,7 +58,15 @@ class FakeClient:
     def __init__(self, **candidate):
         canonical = SimpleNamespace(revision="2")
         self.candidate = SimpleNamespace(
-            **{"candidate_id": CANDIDATE, "state": "waiting", "content_hash": HASH, "canonical": canonical, **candidate}
+            **{
+                "candidate_id": CANDIDATE,
+                "state": "waiting",
+                "reason": "",
+                "hold": None,
+                "content_hash": HASH,
+                "canonical": canonical,
+                **candidate,
+            }
         )
         self.said = []
 
@@ -68,8 +76,39 @@ class FakeClient:
     async def reviews(self, _namespace, _job):
         return self.said
 
+    async def groups(self, _namespace, _job):
+        return [SimpleNamespace(group_id=CANDIDATE, digest=HASH, acceptable=False)]
+
     async def close(self):
         pass
+
+
+def on_group(**changed):
+    said = {"group_id": CANDIDATE, "digest": HASH, "action": "reject", "reason": "Junk."}
+    return GroupDecisionRequest.model_validate({**said, **changed})
+
+
+async def test_a_decision_on_a_group_goes_into_the_persons_own_entry():
+    kubectl = FakeKubectl(busy=["the operator wrote its status"])
+    await desk(kubectl).decide_group("memory", "job", on_group())
+    (patch,) = kubectl.patches
+    entry = {"groupId": CANDIDATE, "digest": HASH, "action": "reject", "reason": "Junk."}
+    assert patch["spec"]["reviews"] == [{"reviewer": "rosa", "decisions": [], "groups": [entry]}]
+
+
+@pytest.mark.parametrize(
+    ("changed", "error"),
+    [
+        ({"digest": f"sha256:{'b' * 64}"}, ConflictError),
+        ({"action": "accept"}, ConflictError),
+        ({"group_id": CANDIDATE[:-1] + "1"}, NotFoundError),
+    ],
+)
+async def test_a_group_that_is_another_or_gone_or_mixed_is_not_decided(changed, error):
+    kubectl = FakeKubectl()
+    with pytest.raises(error):
+        await desk(kubectl).decide_group("memory", "job", on_group(**changed))
+    assert kubectl.patches == []
 
 
 def desk(kubectl=None, client=None, **settings) -> KubectlDesk:

@@ -1,91 +1,22 @@
 """The doctor's eye: each thing that can be missing is seen, named, and given what mends it."""
 
-import copy
-import json
 from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
 from click.testing import CliRunner
+from tests.unit.doctored import SYSTEM, Cluster, look, pod, problems, resource
 
 from anabranch import manifests
 from anabranch.cli import doctor
 from anabranch.cli.connection import Connection
-from anabranch.cli.examination import Finding, examine
-from anabranch.model.errors import ForbiddenError, NotFoundError, UnavailableError
-
-SYSTEM = manifests.DEFAULT_NAMESPACE
-SHIPPED = manifests.install()
-
-
-def of_kind(kind):
-    return [copy.deepcopy(item) for item in SHIPPED if item["kind"] == kind]
-
-
-class Cluster:
-    """A cluster with everything as it must be, to break one thing at a time; it answers as kubectl does."""
-
-    def __init__(self):
-        self.version = {"major": "1", "minor": "35", "gitVersion": "v1.35.4"}
-        self.crds = {crd["metadata"]["name"]: crd for crd in map(copy.deepcopy, manifests.crds())}
-        self.policies = of_kind("ValidatingAdmissionPolicy")
-        self.bindings = of_kind("ValidatingAdmissionPolicyBinding")
-        self.accounts = {account["metadata"]["name"]: account for account in of_kind("ServiceAccount")}
-        self.lease = {
-            "holderIdentity": "operator-1",
-            "leaseDurationSeconds": 9,
-            "renewTime": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
-        }
-        self.resources = {"baselines": [], "branches": [], "consolidationjobs": []}
-        self.refused = set()
-
-    def run(self, *arguments):
-        if arguments[0] == "version":
-            if isinstance(self.version, Exception):
-                raise self.version
-            return json.dumps({"serverVersion": self.version})
-        kind, name = arguments[1], arguments[2]
-        if kind in self.refused:
-            raise ForbiddenError(f"you cannot get {kind}")
-        found = {
-            "crd": lambda: self.crds.get(name),
-            "serviceaccount": lambda: self.accounts.get(name),
-            "lease": lambda: self.lease and {"spec": self.lease},
-            "validatingadmissionpolicies": lambda: {"items": self.policies},
-            "validatingadmissionpolicybindings": lambda: {"items": self.bindings},
-        }[kind]()
-        if found is None:
-            raise NotFoundError(f"{kind} {name} not found", hint="Check the name.")
-        return json.dumps(found)
-
-    def get(self, kind, *, everywhere, managed=False):
-        assert everywhere
-        assert managed == (kind == "baselines")
-        if kind in self.refused:
-            raise ForbiddenError(f"you cannot list {kind}")
-        return self.resources[kind]
+from anabranch.cli.examination import Finding
+from anabranch.model.errors import UnavailableError
 
 
 @pytest.fixture
 def cluster():
     return Cluster()
-
-
-def look(cluster, **settings):
-    return list(examine(Connection(kubectl=cluster, **settings), SYSTEM))
-
-
-def problems(cluster, **settings):
-    return [finding for finding in look(cluster, **settings) if finding.state == "problem"]
-
-
-def resource(name, *, generation=2, observed=2, state=None, **conditions):
-    listed = [
-        {"type": kind, "status": "True", "reason": reason, "message": f"Mend {reason}."}
-        for kind, reason in conditions.items()
-    ]
-    status = {"observedGeneration": observed, "conditions": listed, **({"state": state} if state else {})}
-    return {"metadata": {"namespace": "memory", "name": name, "generation": generation}, "status": status}
 
 
 def test_a_good_installation_has_nothing_to_mend(cluster):
@@ -142,6 +73,28 @@ def test_tokens_minted_for_another_audience_are_seen_before_the_api_refuses_them
     (found,) = problems(cluster, audience="elsewhere")
     assert found.found == f"the API takes tokens for anabranch.{SYSTEM}; here they are minted for elsewhere"
     assert found.mend == f"export ANABRANCH_AUDIENCE=anabranch.{SYSTEM}"
+
+
+def test_pods_that_are_ready_or_done_are_no_problem_and_a_machine_without_pods_is_none(cluster):
+    assert Finding("pods", "ok", f"none in {SYSTEM}: the programs run elsewhere") in look(cluster)
+    cluster.release = [pod(Ready="True"), pod(phase="Succeeded", Ready="False"), pod(phase="Failed", Ready="False")]
+    cluster.release.append({"kind": "Job", "metadata": {"name": "m"}, "status": {}})
+    leaving = pod(Ready="False")
+    leaving["metadata"]["deletionTimestamp"] = "2026-11-30T00:00:00Z"
+    cluster.release.append(leaving)
+    assert not problems(cluster)
+
+
+def test_a_pod_that_is_being_made_is_not_ready_and_says_no_more_than_that(cluster):
+    for reason in ("ContainerCreating", "PodInitializing"):
+        cluster.release = [pod(Ready="False", state={"waiting": {"reason": reason}})]
+        assert [found.found for found in problems(cluster)] == ["anabranch-api-1 is not ready"]
+
+
+def test_what_is_on_its_way_for_long_is_a_problem_and_what_has_just_begun_is_none(cluster):
+    for minutes, seen in ((1, []), (7, ["memory/a: ArchiveMissing, for 7 minutes"])):
+        cluster.resources["baselines"] = [resource("a", minutes=minutes, Reconciling="ArchiveMissing")]
+        assert [found.found for found in problems(cluster)] == seen
 
 
 @pytest.mark.parametrize(

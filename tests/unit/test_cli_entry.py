@@ -175,7 +175,7 @@ def test_as_a_plugin_of_kubectl_it_shows_what_the_person_called(capsys):
 
 
 def test_kubectl_is_offered_commands_with_their_explanations_and_no_files():
-    lines = completion.offer(cli, ["ba"]).splitlines()
+    lines = completion.offer(cli, ["bas"]).splitlines()
     assert lines == [f"baseline\t{main.COMMANDS['baseline'][1]}", ":4"]
 
 
@@ -199,3 +199,12 @@ def test_a_group_completes_its_own_commands_and_the_imported_ones_alike():
     group = LazyGroup("g", lazy={"there": ("nowhere:command", "There.")}, commands=[here])
     assert group.list_commands(click.Context(group)) == ["here", "there"]
     assert completion.offer(group, [""]).splitlines() == ["here\tHere.", "there\tThere.", ":4"]
+
+
+def test_no_error_can_move_a_cursor_or_turn_text(monkeypatch, capsys):
+    def refused(*_, **__):
+        raise NotFoundError("There is no \x1b[2Krecord\u202e.", hint="Ask\x9b2J again.\nLater.")
+
+    monkeypatch.setattr(main.cli, "main", refused)
+    assert run(["baseline", "list"]) == 1
+    assert capsys.readouterr().err == "Error: There is no \\u001b[2Krecord\\u202e.\nAsk\\u009b2J again.\nLater.\n"

@@ -6,8 +6,9 @@ import pytest
 from anabranch.cli.candidates import describe
 from anabranch.cli.connection import Connection
 from anabranch.cli.job import report
-from anabranch.cli.review import check_guard, decided, decision, with_decisions
-from anabranch.model.errors import ForbiddenError, NotReadyError
+from anabranch.cli.merging import check_sides, entry, parsed, seen_revision, with_merge
+from anabranch.cli.review import check_guard, decided, decision, own_of, with_decisions
+from anabranch.model.errors import ConflictError, ForbiddenError, InvalidInputError, NotReadyError
 
 CANDIDATE = {
     "candidate_id": "cand_1",
@@ -30,8 +31,8 @@ CANDIDATE = {
 }
 
 
-def told(**changes):
-    return [click.unstyle(line) for line in describe({**CANDIDATE, **changes})]
+def told(*, said=(), **changes):
+    return [click.unstyle(line) for line in describe({**CANDIDATE, **changes}, said)]
 
 
 def test_a_conflict_shows_both_sides_and_the_sources_of_both():
@@ -48,6 +49,12 @@ def test_a_conflict_shows_both_sides_and_the_sources_of_both():
         "      source https://x/same",
         "    + source https://x/gone (unresolved: 404)",
     ]
+
+
+def test_a_merge_shows_what_it_was_made_of_and_by_what():
+    made = {"origin": "merge", "inputs": ["cand_2", "cand_3"]}
+    assert "  a merge of cand_2, cand_3" in told(**made)
+    assert "  a merge of cand_2, cand_3, written by the model small" in told(**made, model="small")
 
 
 def test_a_new_key_shows_that_nothing_is_replaced():
@@ -93,6 +100,31 @@ def test_of_what_a_branch_keeps_back_it_is_told_that_there_is_something():
     assert len(lines) == 2
     assert lines[0].startswith("a change that its branch keeps back  scope ")
     assert lines[0].endswith("put, rejected (ExportNotPermitted: the change is private)")
+
+
+def test_what_a_candidate_is_like_is_told_and_decides_nothing():
+    like = {"candidate_id": "cand_2", "job_id": "job_9", "state": "waiting", "likeness": 0.875}
+    lines = told(group_id="cand_0", similar=[like])
+    assert lines[2:4] == [
+        "  in the group cand_0 of near-identical ones",
+        "  like cand_2 (0.88, waiting) in job_9",
+    ]
+    assert "like" not in "".join(told())
+
+
+def test_a_decision_on_a_group_stands_beside_those_on_candidates_and_replaces_an_earlier_one_on_it():
+    mine = {"reviewer": "ada", "decisions": [{"candidateId": "c"}], "groups": [{"groupId": "g", "action": "accept"}]}
+    other = {"reviewer": "ben", "decisions": []}
+    said = with_decisions([mine, other], "ada", [], [{"groupId": "g", "action": "reject"}, {"groupId": "h"}])
+    assert said == [
+        other,
+        {
+            "reviewer": "ada",
+            "decisions": [{"candidateId": "c"}],
+            "groups": [{"groupId": "g", "action": "reject"}, {"groupId": "h"}],
+        },
+    ]
+    assert with_decisions([mine], "ada", [{"candidateId": "d"}])[0]["groups"] == mine["groups"]
 
 
 def test_decisions_name_candidates_once():
@@ -150,7 +182,10 @@ def test_a_job_reads_as_its_state_its_candidates_and_its_steps():
     state = {"state": "awaiting_review", "failed": False, "reason": "AwaitingReview"}
     job = {"namespace": "memory", "name": "j-held", "origin": "Held", "branch_id": "br_1", **state, **nothing}
     step = {"at": "2026-01-02T03:04:05.678901Z", "from_state": None, "to_state": "received", "attempt": 0, "detail": ""}
-    lines = [click.unstyle(line) for line in report({"job": job, "candidates": [CANDIDATE], "transitions": [step]})]
+    lines = [
+        click.unstyle(line)
+        for line in report({"job": job, "candidates": [CANDIDATE], "reviews": [], "merges": [], "transitions": [step]})
+    ]
     assert lines[:3] == [
         "memory/j-held: awaiting_review (AwaitingReview)",
         "origin         Held",
@@ -158,3 +193,105 @@ def test_a_job_reads_as_its_state_its_candidates_and_its_steps():
     ]
     assert any(line.startswith("build/exit-137") for line in lines)
     assert "2026-01-02T03:04:05Z" in lines[-1]
+
+
+def test_a_merge_stands_beside_decisions_in_ones_own_entry_and_keeps_others_as_they_are():
+    theirs = {"reviewer": "tom", "decisions": [], "merges": [{"contentHash": "sha256:01"}]}
+    mine = {"reviewer": "ada", "decisions": [{"candidateId": "cand_2", "action": "accept"}]}
+    merge = entry("sha256:02", ["cand_3", "cand_1"], "2", record=True)
+    assert merge == {
+        "contentHash": "sha256:02",
+        "inputs": ["cand_1", "cand_3"],
+        "baseRevision": "2",
+        "withRecord": True,
+    }
+    entries = with_merge([theirs, mine], "ada", merge)
+    assert entries == [theirs, {**mine, "merges": [merge]}]
+    assert with_merge(entries, "ada", merge) == entries
+    decided_too = with_decisions(entries, "ada", [{"candidateId": "cand_4", "action": "reject"}])
+    assert decided_too[1]["merges"] == [merge]
+    assert [each["candidateId"] for each in decided_too[1]["decisions"]] == ["cand_2", "cand_4"]
+
+
+def test_what_reviewers_have_said_of_a_candidate_that_waits_is_told_the_latest_of_each():
+    def entry(reviewer, action, reason="", of="cand_1"):
+        return {"candidate_id": of, "reviewer": reviewer, "action": action, "reason": reason}
+
+    said = [
+        entry("ada", "accept"),
+        entry("ada", "reject", "It is a guess.\x1b[2J"),
+        entry("tom", "accept"),
+        entry("tom", "withdraw"),
+        entry("rosa", "accept", of="cand_2"),
+    ]
+    assert [line for line in told(said=said) if " this" in line] == [r"  ada rejected this: It is a guess.\u001b[2J"]
+    assert not [line for line in told(said=said, state="rejected") if " this" in line]
+
+
+def test_a_merge_that_became_no_candidate_is_told_with_the_reason():
+    nothing = dict.fromkeys(("reason", "held_job", "published_baseline_id", "last_error", "retry_at", "branch_id"))
+    job = {
+        "namespace": "memory",
+        "name": "j",
+        "origin": "Branch",
+        "state": "awaiting_review",
+        "failed": False,
+        **nothing,
+    }
+    merge = {"origin": "merge", "key": "build/exit-137", "inputs": ["cand_1", "cand_2"], "author": "ada", "detail": ""}
+    merges = [
+        {**merge, "state": "void", "with_record": True, "detail": "cand_2 is rejected."},
+        {**merge, "state": "requested", "with_record": False},
+        {**merge, "state": "made", "with_record": False},
+    ]
+    found = {"job": job, "candidates": [], "reviews": [], "merges": merges, "transitions": []}
+    assert [click.unstyle(line) for line in report(found)][2:-2] == [
+        "",
+        "build/exit-137  no candidate: cand_2 is rejected.",
+        "  a merge of cand_1, cand_2, the record, by ada",
+        "",
+        "build/exit-137  no candidate yet",
+        "  a merge of cand_1, cand_2, by ada",
+    ]
+
+
+def test_whoever_wrote_a_candidate_or_a_part_of_it_is_told_which():
+    theirs = {"author": "ada", "inputs": []}
+    found = {"1": theirs, "2": {"author": "tom"}, "3": {**theirs, "inputs": ["2"]}, "4": {**theirs, "inputs": ["1"]}}
+    assert own_of(found, ["1", "2", "3", "4"], "tom") == ["2", "3"]
+    assert own_of(found, ["1", "4"], "tom") == []
+
+
+def test_a_merge_of_what_makes_none_is_refused_before_anything_is_sent():
+    against = {**CANDIDATE, "canonical": {**CANDIDATE["canonical"], "tombstone": False}}
+    check_sides([against], record=True)
+    check_sides([against, {**against, "canonical": None}], record=False)
+    with pytest.raises(ConflictError, match="two sides"):
+        check_sides([against], record=False)
+    with pytest.raises(ConflictError, match="no record"):
+        check_sides([{**against, "canonical": None}], record=True)
+    with pytest.raises(ConflictError, match="no record"):
+        check_sides([{**against, "canonical": {**against["canonical"], "tombstone": True}}], record=True)
+    with pytest.raises(ConflictError, match="cand_1 proposes to delete"):
+        check_sides([{**against, "op": "tombstone"}, against], record=False)
+
+
+def test_a_merge_is_for_one_key_at_one_revision():
+    other = {**CANDIDATE, "key": "build/other"}
+    assert seen_revision([CANDIDATE]) == "2"
+    assert seen_revision([{**CANDIDATE, "canonical": None}]) == "0"
+    with pytest.raises(ConflictError, match="for one key"):
+        seen_revision([CANDIDATE, other])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "content"),
+    [("m.txt", "a: 1\n", "a: 1"), ("m.yaml", "a: 1\n", {"a": 1}), ("m.json", '{"a": 1}', {"a": 1})],
+)
+def test_a_merge_is_read_as_its_file_is_named(name, text, content):
+    assert parsed(text, name=name) == content
+
+
+def test_a_merge_that_is_no_json_is_refused():
+    with pytest.raises(InvalidInputError, match="no JSON"):
+        parsed("{", name="m.json")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 
+import httpx
 import pytest
 
 from anabranch.client import AnabranchClient
@@ -42,3 +43,19 @@ async def test_the_authority_of_the_environment_is_trusted_on_the_loopback_too(f
         await ask(url)
     monkeypatch.setenv("SSL_CERT_FILE", str(authority))
     assert await ask(url) == 200
+
+
+async def test_a_client_without_tls_reads_no_authorities_and_trusts_none(forwarded, monkeypatch):
+    url, authority = forwarded
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+
+    def read(*_args, **_options):
+        raise AssertionError("authorities are read for a connection without TLS")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(httpx, "create_ssl_context", read)
+        patch.setattr(ssl, "create_default_context", read)
+        client = AnabranchClient("http://127.0.0.1:1", token="t")
+    async with client:
+        with pytest.raises(httpx.ConnectError, match="certificate verify failed"):
+            await client._http.get(url)

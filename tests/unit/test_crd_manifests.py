@@ -78,7 +78,13 @@ def test_the_whole_guard_has_no_gaps(live):
 
 @pytest.mark.parametrize(
     "name",
-    ["anabranch-job-reviews", "anabranch-job-origin", "anabranch-baseline-policy", "anabranch-baseline-adoption"],
+    [
+        "anabranch-job-reviews",
+        "anabranch-job-origin",
+        "anabranch-baseline-policy",
+        "anabranch-baseline-adoption",
+        "anabranch-baseline-store",
+    ],
 )
 def test_an_absent_policy_is_a_gap(live, name):
     policies, _ = live

@@ -46,7 +46,11 @@ def test_names_are_camel_case_outside_and_snake_case_inside():
     assert parsed.import_.config_map
     assert parsed.import_.config_map.keys == ("x.md",)
     assert parsed.review.auto_accept.source_kinds == ("git",)
-    assert parsed.review.model_dump(by_alias=True)["autoAccept"] == {"scopes": (), "sourceKinds": ("git",)}
+    assert parsed.review.model_dump(by_alias=True)["autoAccept"] == {
+        "scopes": (),
+        "sourceKinds": ("git",),
+        "agents": (),
+    }
 
 
 def test_a_reference_without_a_namespace_means_the_own_one():
@@ -74,9 +78,9 @@ def test_a_deleted_resource_says_since_when():
 
 def test_a_field_of_another_release_is_refused_by_name_not_ignored():
     with pytest.raises(
-        InvalidInputError, match=r"Baseline team/a: spec\.backup\.?.*: Extra inputs are not permitted"
+        InvalidInputError, match=r"Baseline team/a: spec\.region\.?.*: Extra inputs are not permitted"
     ) as error:
-        BaselineResource.parse(body({"backup": {"policy": "BeforePublish"}}))
+        BaselineResource.parse(body({"region": "eu"}))
     assert "one release" in error.value.hint
 
 
@@ -128,4 +132,4 @@ def test_a_status_leaves_out_what_does_not_hold_any_more():
 
 
 def test_a_status_written_by_another_release_can_be_read():
-    assert BaselineStatus.model_validate({"observedGeneration": 1, "lastBackup": {}}).observed_generation == 1
+    assert BaselineStatus.model_validate({"observedGeneration": 1, "lastVerification": {}}).observed_generation == 1

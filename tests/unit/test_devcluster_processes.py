@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.pace import allowed
 
 from anabranch.devcluster import children, ephemeral
 from anabranch.devcluster.errors import DevclusterError, PortTakenError
@@ -65,6 +66,16 @@ def test_starting_what_runs_changes_nothing(processes):
     assert processes.running("sleeper").pid == pid
 
 
+def test_a_process_that_was_killed_is_laid_to_rest_when_another_is_started_in_its_place(processes):
+    processes.start("sleeper", SLEEP)
+    killed = processes.running("sleeper")
+    killed.kill()
+    wait_until(lambda: processes.running("sleeper") is None)
+    processes.start("sleeper", SLEEP)
+    assert not killed.is_running()
+    assert not psutil.pid_exists(killed.pid)
+
+
 def test_a_reused_process_id_is_neither_taken_for_the_process_nor_signalled(processes, tmp_path):
     with subprocess.Popen(["/bin/sleep", "300"]) as stranger:
         try:
@@ -86,7 +97,19 @@ def test_a_process_that_ignores_the_polite_signal_is_killed_when_its_grace_is_ov
     started = time.monotonic()
     processes.stop("deaf")
     assert processes.running("deaf") is None
-    assert 0.2 <= time.monotonic() - started < 5
+    assert 0.2 <= time.monotonic() - started < allowed(5)
+
+
+def test_a_process_that_is_suspended_hears_the_polite_signal(processes):
+    processes.start(
+        "suspended", shell("trap 'echo told; exit' TERM; echo ready; while :; do sleep 0.05; done", grace=60)
+    )
+    wait_until(lambda: "ready" in processes.tail("suspended"))
+    processes.running("suspended").suspend()
+    started = time.monotonic()
+    processes.stop("suspended")
+    assert "told" in processes.tail("suspended")
+    assert time.monotonic() - started < allowed(10)
 
 
 def test_a_process_gets_the_signal_that_it_asks_for(processes):
@@ -113,7 +136,7 @@ def test_waiting_gives_up_at_once_when_a_process_has_ended_and_shows_its_log(pro
     started = time.monotonic()
     with pytest.raises(DevclusterError, match=r"broken has ended(.|\n)*the disk is on fire"):
         processes.wait("the impossible", lambda: False, "broken", timeout=30)
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < allowed(10)
 
 
 def test_waiting_ends_at_its_timeout_and_says_why_it_was_not_ready(processes):

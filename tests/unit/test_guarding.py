@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.controllers import guarding
 from anabranch.controllers.guarding import GuardFollower
-from anabranch.controllers.reconciler import Key
+from anabranch.controllers.keys import Key
 from anabranch.kube import guard as guards
 from anabranch.kube.guard import ReviewGuard
 
@@ -52,7 +52,7 @@ async def test_what_rests_on_the_guard_is_reconciled_each_time_it_changes(cluste
     assert reconciler.visited == []
     for change in (lambda: cluster.append("The policy is absent."), cluster.clear):
         change()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while len(reconciler.visited) < 2:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
         await asyncio.sleep(0.05)

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from anabranch.controllers import reconciler as module
-from anabranch.controllers.reconciler import Controller, Key, Reconciler
+from anabranch.controllers.keys import Key
+from anabranch.controllers.reconciler import Controller, Reconciler
 from anabranch.controllers.status import Seen, occurrences, waiting_status
 from anabranch.kube.kinds import BASELINE
 from anabranch.model.crd import BaselineResource

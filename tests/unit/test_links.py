@@ -70,5 +70,22 @@ def test_every_page_of_the_docs_is_reached_from_their_index():
     assert {page for page in PAGES if page.is_relative_to(ROOT / "docs")} <= reached
 
 
+def test_each_failure_mode_names_a_test_of_it():
+    rows = [line for line in (ROOT / "docs/failure_modes.md").read_text().splitlines() if line.startswith("| ")]
+    modes = [row for row in rows if not row.startswith(("| ---", "| what fails"))]
+    assert len(modes) > 30
+    assert [row for row in modes if not re.search(r"\[`test_\w+`\]\([^)]+\) \|$", row)] == []
+
+
+def test_the_quickstart_shows_commands_of_the_readme_and_of_the_installation():
+    def commands(page):
+        blocks = re.findall(r"^```sh\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+        return {line for block in blocks for line in block.splitlines()}
+
+    shown = commands(ROOT / "docs/quickstart.md")
+    assert len(shown) > 4
+    assert shown <= commands(ROOT / "README.md") | commands(ROOT / "docs/install.md")
+
+
 def test_the_readme_leads_to_the_index():
     assert "docs/README.md" in set(links(ROOT / "README.md"))

@@ -10,9 +10,9 @@ import pytest
 
 from anabranch.mcp import conflicts
 from anabranch.mcp.arguments import ViewConflicts
-from anabranch.model.answers import CandidatePage, JobPage
 from anabranch.model.errors import InvalidInputError
 from anabranch.model.objects import KnowledgeCandidate
+from anabranch.model.reviewing import CandidatePage, JobPage
 
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
 HASH = "sha256:" + "0" * 64

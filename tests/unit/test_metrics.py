@@ -37,7 +37,7 @@ class Strangers:
 
 @pytest.fixture
 async def api():
-    parts = SimpleNamespace(identity=Strangers())
+    parts = SimpleNamespace(identity=Strangers(), login=None)
     app = Measured(Direct(create_app(parts), parts))
     headers = {"authorization": "Bearer a.b.c"}
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)

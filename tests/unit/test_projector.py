@@ -9,10 +9,12 @@ from tests.unit.rows import BRANCH, JOB, LINE, T0, baseline, branch, job, waitin
 
 from anabranch.controllers import projector, verifying
 from anabranch.controllers.bell import Bell
+from anabranch.controllers.homes import Homes
+from anabranch.controllers.keys import Key
 from anabranch.controllers.pacing import QUIET_SECONDS
 from anabranch.controllers.projector import Projector
 from anabranch.controllers.status import Seen, branch_status, waiting_status
-from anabranch.kube.errors import ObjectNotFoundError, ObjectRefusedError, StaleObjectError
+from anabranch.kube.errors import ChangedObjectError, ObjectNotFoundError, ObjectRefusedError, StaleObjectError
 from anabranch.model.errors import UnavailableError
 from anabranch.store.projection import Dirty
 
@@ -77,14 +79,24 @@ class ApiServer:
         self.patches = []
         self.error = None
         self.during = None
+        self.body = None
+        self.reads = 0
+        self.versions = []
 
-    async def write_status(self, kind, *, uid, status, whole, **_):
+    async def get(self, _kind, **_):
+        self.reads += 1
+        if self.body is None:
+            raise ObjectNotFoundError("It is gone.")
+        return self.body
+
+    async def write_status(self, kind, *, uid, status, whole, version=None, **_):
         if self.during is not None:
             await self.during()
         error = self.error.get(kind.name) if isinstance(self.error, dict) else self.error
         if error is not None:
             raise error
         self.patches.append((kind.name, uid, status))
+        self.versions.append(version)
         self.whole = whole
 
 
@@ -93,9 +105,11 @@ class Others:
 
     def __init__(self):
         self.leading = True
+        self.margin = 3.0
         self.busy = False
         self.told = []
         self.forgotten = []
+        self.revisited = []
 
     def tell(self, about, occurrence):
         self.told.append((about.name, occurrence.reason))
@@ -105,6 +119,9 @@ class Others:
 
     async def gone(self, key, uid):
         self.forgotten.append((key.kind, uid))
+
+    async def revisit(self, key):
+        self.revisited.append(key)
 
 
 @pytest.fixture
@@ -132,6 +149,21 @@ def others():
 @pytest.fixture
 def shown(store, server, others):
     return Projector(store, server, leadership=others, announcer=others, bell=Bell(), reconciler=others)
+
+
+@pytest.fixture
+def beside(store, server, others):
+    """One of the store `east`, beside the default one."""
+    return Projector(
+        store,
+        server,
+        leadership=others,
+        announcer=others,
+        bell=Bell(),
+        reconciler=others,
+        store="east",
+        homes=Homes(server, own="east", others=("east",)),
+    )
 
 
 async def test_what_lags_behind_is_written_to_the_object_of_that_uid_and_marked(store, server, shown):
@@ -352,3 +384,57 @@ async def test_a_status_that_was_found_wrong_is_marked_as_of_the_row_that_it_was
     await shown.look()
     assert len(server.patches) == 1
     assert store.marked == [("u", 3)]
+
+
+def of_branch(**status):
+    return {"metadata": {**METADATA, "resourceVersion": "7"}, "spec": {}, "status": status}
+
+
+async def test_what_another_store_has_taken_up_is_never_overwritten(store, server, beside, others):
+    store.change("Branch", branch())
+    server.body = of_branch(branchId="br_of_the_default_store")
+    assert await beside.look() == 1
+    assert server.patches == []
+    assert others.revisited == [Key("Branch", "team", "scout")], "what is here of it is given up"
+    assert store.rows == {}
+
+
+async def test_the_first_status_of_a_branch_is_written_to_what_was_read_and_the_next_ones_to_any(store, server, beside):
+    store.change("Branch", branch())
+    server.body = of_branch()
+    await beside.look()
+    store.change("Branch", branch("Completed"), version=2)
+    await beside.look()
+    assert (server.versions, server.reads) == (["7", None], 1)
+    assert server.patches[0][2]["store"] == "east"
+
+
+async def test_a_branch_whose_status_names_this_store_needs_no_reading(store, server, beside):
+    beside.observe("Branch", of_branch(branchId=BRANCH, store="east"))
+    store.change("Branch", branch())
+    await beside.look()
+    assert (server.versions, server.reads) == ([None], 0)
+
+
+async def test_a_status_that_names_the_wrong_store_for_what_is_here_is_put_right(store, server, beside):
+    store.change("Branch", branch())
+    server.body = of_branch(branchId=BRANCH)
+    await beside.look()
+    assert server.patches[0][2]["store"] == "east"
+
+
+async def test_a_branch_that_changed_between_is_read_again(store, server, beside, others, monkeypatch):
+    monkeypatch.setattr(projector, "_CHANGED_SECONDS", 0.0)
+    store.change("Branch", branch())
+    server.body, server.error = of_branch(), ChangedObjectError("It was changed.", hint="Read it again.")
+    assert await beside.look() == 0
+    server.body, server.error = of_branch(branchId="br_of_the_default_store"), None
+    await beside.look()
+    assert server.patches == []
+    assert len(others.revisited) == 1
+
+
+async def test_where_there_is_one_store_nothing_is_read(store, server, shown):
+    store.change("Branch", branch())
+    await shown.look()
+    assert (server.versions, server.reads) == ([None], 0)

@@ -21,6 +21,7 @@ class Candidate:
     origin_runs: tuple[str, ...] = ("run",)
     canonical_revision: int | None = None
     mark: str | None = None
+    origin: str = "finding"
     conflicting: bool = False
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from anabranch.controllers import reconciler as module
 from anabranch.controllers.configmaps import ConfigMapFollower
-from anabranch.controllers.reconciler import Controller, Key, Reconciler
+from anabranch.controllers.keys import Key
+from anabranch.controllers.reconciler import Controller, Reconciler
 from anabranch.kube.kinds import BASELINE
 from anabranch.kube.watch import RESYNC, Changed
 from anabranch.model.crd import BaselineResource

@@ -45,11 +45,12 @@ def test_a_text_without_spaces_is_cut_all_the_same():
 def test_what_is_printed_of_a_hit_cannot_repaint_the_terminal():
     hit = {
         "score": 3.14159, "layer": "private", "key": "k\u202e", "revision": "7", "scope": "shared",
-        "snippet": {"text": "a\x1b[2J\nword", "matches": [[6, 10]]}, "source_locators": ["git:x@y:z", "second"],
+        "snippet": {"text": "a\x1b[2J\nword", "matches": [[6, 10]]}, "found_by": ["meaning"],
+        "source_locators": ["git:x@y:z", "second"],
     }  # fmt: skip
     lines = list(report({"items": [hit]}))
     assert "k\\u202e" in lines[0]
-    assert "private" in lines[0]
+    assert "private  by meaning" in lines[0]
     assert "a\\u001b[2J \x1b[1m\x1b[4mword" in lines[1]
     assert lines[2].endswith("source git:x@y:z")
     assert "\x1b[2J" not in marked(hit["snippet"])

@@ -8,11 +8,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.store import spans
 
 from anabranch.consolidation.sources import GitRepository, UnreachableSourceError
 from anabranch.consolidation.sources import git as git_sources
 from anabranch.consolidation.sources.git import GitResolver
 from anabranch.model.locators import parse_locator
+from anabranch.telemetry import tracing
 
 SETTINGS = {
     "GIT_CONFIG_GLOBAL": os.devnull,
@@ -125,6 +127,34 @@ async def test_a_repository_that_cannot_be_fetched_is_no_refusal(tmp_path):
         await look(resolver, "0" * 40, "a.md")
 
 
+async def test_a_fetch_is_a_span_that_names_the_host_and_neither_repository_nor_file(repository, monkeypatch, tmp_path):
+    commit = repository.commit("a.md")
+
+    async def mirror(_url, folder):
+        await git_sources._git(tmp_path, "clone", "--quiet", "--bare", str(repository.folder), str(folder))
+
+    monkeypatch.setattr(git_sources, "_mirror", mirror)
+    source = GitRepository(url="https://git.example/swordfish.git")
+    resolver = GitResolver({"docs": source}, folder=tmp_path / "mirrors")
+    with spans.recorded() as seen, tracing.begun("validate"):
+        assert (await look(resolver, commit, "a.md")).verified
+    fetch = seen.one("fetch repository")
+    assert (seen.parent(fetch), fetch.kind.name, dict(fetch.attributes)) == (
+        "validate",
+        "CLIENT",
+        {"server.address": "git.example"},
+    )
+
+    async def breaks(*_):
+        raise UnreachableSourceError("swordfish does not answer.", hint="")
+
+    monkeypatch.setattr(git_sources, "_mirror", breaks)
+    with spans.recorded() as seen, tracing.begun("validate"), pytest.raises(UnreachableSourceError):
+        await look(resolver, "0" * 40, "a.md")
+    assert seen.one("fetch repository").attributes["error.type"] == UnreachableSourceError.code
+    assert not [text for text in seen.texts() if "swordfish" in text]
+
+
 async def test_a_git_that_hangs_is_ended(repository, monkeypatch, tmp_path):
     commit = repository.commit("a.md")
     script = tmp_path / "bin" / "git"
@@ -152,7 +182,7 @@ async def test_a_git_that_hangs_is_ended_with_all_that_it_started(repository, mo
     with pytest.raises(UnreachableSourceError, match="longer"):
         await look(resolver, commit, "a.md")
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while _runs(int(note.read_text())):  # noqa: ASYNC110  (what is waited for has no event)
             await asyncio.sleep(0.01)
 

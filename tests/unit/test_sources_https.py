@@ -12,11 +12,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from tests.store import spans
 
 from anabranch.consolidation.sources import HttpSource, UnreachableSourceError
 from anabranch.consolidation.sources import https as https_sources
+from anabranch.consolidation.sources.addresses import is_public
 from anabranch.consolidation.sources.https import HttpsResolver
 from anabranch.model.locators import parse_locator
+from anabranch.telemetry import tracing
 
 
 @dataclass
@@ -103,6 +106,20 @@ async def test_what_the_host_does_not_have_is_not(site):
     assert (found.verified, found.detail) == (False, "the host answers 404")
 
 
+async def test_each_question_for_a_page_is_a_span_that_names_the_host_and_not_the_page(site):
+    site.answers["/first"] = redirect("/page?swordfish")
+    site.answers["/page?swordfish"] = site.answers["/page"]
+    with spans.recorded() as seen, tracing.begun("validate"):
+        assert (await site.look("/first")).verified
+    asked = {"server.address": "localhost", "http.request.method": "GET"}
+    assert [dict(span.attributes) for span in seen.named("ask for page")] == [
+        {**asked, "http.response.status_code": 302},
+        {**asked, "http.response.status_code": 200},
+    ]
+    assert {(span.kind.name, seen.parent(span)) for span in seen.named("ask for page")} == {("CLIENT", "validate")}
+    assert not [text for text in seen.texts() if "swordfish" in text or "/first" in text]
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost.", "user@localhost"])
 async def test_only_configured_hosts_are_asked(site, host):
     found = await site.look(host=host)
@@ -126,6 +143,97 @@ async def test_a_host_that_mixes_public_and_private_addresses_is_not_reached(sit
 
     assert not (await site.look(resolver=site.resolver(allow_private=False))).verified
     assert site.asked == []
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1", "10.1.2.3", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1", "255.255.255.255",
+        "192.0.0.8", "192.88.99.1", "::1", "::", "fe80::1%lo", "fd00:ec2::254", "fec0::1", "ff02::1", "ff0e::1",
+        "::ffff:127.0.0.1", "::ffff:8.8.8.8", "::127.0.0.1", "64:ff9b::7f00:1", "64:ff9b::169.254.169.254",
+        "64:ff9b:1::7f00:1", "2002:7f00:1::", "2001:0:7f00:1::", "2001:db8::1", "5f00::1",
+    ],
+)  # fmt: skip
+async def test_no_spelling_of_a_private_address_is_reached(site, monkeypatch, address):
+    async def found(*_, **__):
+        return [(0, 0, 0, "", (address, site.port))]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", found)
+
+    told = await site.look(resolver=site.resolver(allow_private=False))
+
+    assert (told.verified, told.detail) == (False, "its host has no address that may be reached")
+
+
+@pytest.mark.parametrize("address", ["8.8.8.8", "2606:4700::1111", "64:ff9b::8.8.8.8"])
+def test_what_is_public_may_be_reached(address):
+    assert is_public(address)
+
+
+async def test_a_name_that_turns_private_between_two_redirects_is_not_followed(site, monkeypatch):
+    site.answers["/moved"] = redirect("/page")
+    loop, known = asyncio.get_running_loop(), ["8.8.8.8", "127.0.0.1"]
+    connect = loop.create_connection
+
+    async def rebound(host, port, **_):
+        assert host == "localhost", "what is connected to is not looked up again"
+        return [(0, 0, 0, "", (known.pop(0), port))]
+
+    async def to_the_site(factory, host, port, **options):
+        return await connect(factory, "127.0.0.1" if host == "8.8.8.8" else host, port, **options)
+
+    monkeypatch.setattr(loop, "getaddrinfo", rebound)
+    monkeypatch.setattr(loop, "create_connection", to_the_site)
+
+    told = await site.look("/moved", resolver=site.resolver(allow_private=False))
+
+    assert (told.verified, told.detail) == (False, "its host has no address that may be reached")
+    assert (site.asked, known) == ([f"localhost:{site.port}/moved"], [])
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://localhost:{port}@127.0.0.1/page",
+        "https://127.0.0.1@localhost:{port}/page",
+        "https://127.0.0.1\\@localhost:{port}/page",
+        "https://localhost:{port}\\@127.0.0.1/page",
+        "https://localhost:{port}#@127.0.0.1/page",
+        "https://localhost:{port}.evil.example/page",
+        "https://localhost:0{port}0/page",
+        "https://2130706433:{port}/page",
+        "https://0x7f.1:{port}/page",
+        "https://127.1:{port}/page",
+        "https://[::1]:{port}/page",
+        "https://[::ffff:7f00:1]:{port}/page",
+        "https://ⓛⓞⓒⓐⓛⓗⓞⓢⓣ:{port}/page",
+    ],
+)
+async def test_no_trick_of_spelling_leads_from_a_configured_host_to_another(site, url):
+    told = await site.resolver()(None, parse_locator(url.format(port=site.port)))
+
+    # The one with a fragment is the host itself: of a fragment nothing is sent.
+    assert {asked.partition("/")[0] for asked in site.asked} <= {f"localhost:{site.port}"}
+    assert not told.verified
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "https://[",
+        "//[::1",
+        "https://localhost:99999999/",
+        "/" + "x" * 70_000,
+        "/\x01",
+        "\t\t//127.0.0.1/",
+        "file:///etc/passwd",
+    ],
+)
+async def test_a_redirect_to_what_is_no_address_verifies_nothing_and_fails_nobody(site, location):
+    site.answers["/moved"] = redirect(location)
+
+    assert not (await site.look("/moved")).verified
+    assert len(site.asked) == 1
 
 
 async def test_the_address_is_looked_up_once(site, monkeypatch):

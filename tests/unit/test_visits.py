@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from anabranch.controllers import visits as module
-from anabranch.controllers.reconciler import Key
+from anabranch.controllers.keys import Key
 from anabranch.controllers.visits import PARALLEL, Visits
 from anabranch.controllers.wake import WakeQueue
 from anabranch.model.errors import UnavailableError
@@ -86,7 +86,7 @@ class World:
             self.running.remove(key)
 
     async def until(self, condition):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not condition():
                 await self.visits.look()
 
@@ -168,7 +168,7 @@ async def test_the_end_of_the_wake_queue_ends_the_visits_that_are_under_way(worl
     world.long["large"] = asyncio.Event()
     world.lines = [Row("large")]
     queue = asyncio.create_task(WakeQueue([world.visits]).run())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not world.running:  # noqa: ASYNC110  (what is waited for has no event)
             await asyncio.sleep(0.005)
 

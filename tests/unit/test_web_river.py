@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from anabranch.web.pages.baselines import Run, curves, river
+from anabranch.web.pages.baselines import Run, curves, recall_curve, river
+from anabranch.web.rendering import environment
 
 
 def manifest(generation: int, records: int, branch: str | None = None):
@@ -74,3 +75,27 @@ def test_counts_are_drawn_to_one_scale_the_oldest_on_the_left():
 def test_an_empty_baseline_makes_no_curve_and_one_generation_a_point():
     assert curves([]) == curves([point(0, 0, 0)] * 2) == []
     assert [curve.points for curve in curves([point(2, 1, 0)])] == ["0.0,1.0", "0.0,15.0", "0.0,29.0"]
+
+
+def answered(generation: int, recall: float, questions: str = "the set"):
+    return SimpleNamespace(generation=generation, recall=recall, questions=questions, k=5)
+
+
+def test_recall_is_drawn_from_0_to_1_of_what_was_asked_the_same():
+    drawn = recall_curve([answered(12, 1.0), answered(10, 0.5), answered(8, 0.0), answered(7, 1.0, "another set")])
+    assert drawn.points == "0.0,29.0 50.0,15.0 100.0,1.0"
+    assert [one.generation for one in drawn.rows] == [12, 10, 8]
+    assert recall_curve([]) is None
+
+
+def test_recall_is_told_as_a_table_too_whose_questions_are_escaped():
+    figures = {"recall_at_1": 0.5, "tasks": 42, "low": -0.2, "high": 0.0, "worse": ("<b>exit",)}
+    rows = [answered(12, 0.9), answered(11, 1.0)]
+    for one, change in zip(rows, (-0.1, None), strict=True):
+        vars(one).update(figures, change=change)
+    page = environment().get_template("_recall.html").render(recall=recall_curve(rows))
+    assert "recall@5 of 42 questions" in page
+    assert '<th scope="row">12</th><td>0.900</td>' in page
+    assert "<td>-0.100</td><td>-0.200 to +0.000</td>" in page
+    assert "&lt;b&gt;exit" in page
+    assert "<b>exit" not in page

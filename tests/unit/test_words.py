@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from anabranch.domain.words import LONGEST, places, text_of, words
@@ -29,6 +29,10 @@ def test_words_are_compared_without_case_accents_and_width(text, found):
 
 
 @given(st.text(max_size=60))
+@example("⼀")  # a radical, which is no letter, and becomes one
+@example("⼀東京 GPU显卡㎏")
+@example("東\u0301京⑴서울\u1112\u1161\u11ab")
+@example("ぱ\u3099か\u309a")
 def test_the_words_with_their_places_are_the_words(text):
     found = list(places(text))
     assert [word for *_, word in found] == words(text)

@@ -23,9 +23,10 @@ What the values add to a mapping and what the chart sets in it, as one: no key s
 {{- merge (.own | fromYaml) (.added | default dict) | toYaml -}}
 {{- end }}
 
-{{- /* The labels of a Deployment's pods. Takes {root, pods: its values, component}. */ -}}
+{{- /* The labels of a Deployment's pods. Takes {root, pods: its values, component, store}. */ -}}
 {{- define "anabranch.podLabels" -}}
 {{- $own := printf "%s\napp.kubernetes.io/component: %s" (include "anabranch.selector" .root) .component -}}
+{{- with .store }}{{ $own = printf "%s\nanabranch.dev/store: %s" $own . }}{{ end -}}
 {{- include "anabranch.with" (dict "added" .pods.labels "own" $own) -}}
 {{- end }}
 

@@ -63,13 +63,13 @@ topologySpreadConstraints:
 {{- include "anabranch.nodes" .pods }}
 {{- end }}
 
-{{- /* Holds a pod back until the database has this release's schema. Takes {root, role}. */ -}}
+{{- /* Holds a pod back until the database has this release's schema. Takes {root, role, store}. */ -}}
 {{- define "anabranch.waitForSchema" -}}
 - name: schema
   {{- include "anabranch.imageOf" .root | nindent 2 }}
   args: [migrate, --wait={{ .root.Values.migration.waitSeconds }}]
   env:
-    {{- include "anabranch.dsn" (dict "root" .root "role" .role "variable" "ANABRANCH_MIGRATE_DSN") | nindent 4 }}
+    {{- include "anabranch.dsn" (dict "root" .root "role" .role "store" .store "variable" "ANABRANCH_MIGRATE_DSN") | nindent 4 }}
   securityContext:
     {{- include "anabranch.containerSecurityContext" .root | nindent 4 }}
   resources:
@@ -78,4 +78,5 @@ topologySpreadConstraints:
     - name: tmp
       mountPath: /tmp
     {{- with include "anabranch.databaseMount" .root | trim }}{{ . | nindent 4 }}{{ end }}
+    {{- if .store }}{{ with include "anabranch.storeMounts" (dict "root" .root "stores" (list .store)) | trim }}{{ . | nindent 4 }}{{ end }}{{ end }}
 {{- end }}

@@ -13,6 +13,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from anabranch.api.parts import Parts, WithParts
 from anabranch.api.routing import GRANT, may_fail
+from anabranch.api.stores import Store
 from anabranch.api.visibility import InNamespace, OnAgent, OnBaseline, OnBranch, OnJob, is_agent, see_job
 from anabranch.baselines import read as baselines
 from anabranch.branches import read as branches
@@ -27,9 +28,10 @@ from anabranch.model.errors import (
     UnauthenticatedError,
     UnavailableError,
 )
-from anabranch.model.ids import is_id
+from anabranch.model.ids import is_id, line_of
 from anabranch.model.memory import AgentKey
 from anabranch.store.branches import BranchRow
+from anabranch.store.jobs import JobRow
 from anabranch.store.lines import LineState
 
 _LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
@@ -112,15 +114,19 @@ class OfBaseline(Asking):
         found = await self.find(parts, namespace, baseline)
         if found is None:
             raise absent("baseline", namespace=namespace, name=baseline)
-        state, known = found
+        store, state, known = found
         scopes: Sequence[str] = ()
         if grants.SCOPE_READ in self.rows:
             scopes = await parts.grants.readable_scopes(caller, namespace=namespace, scopes=known)
-        return OnBaseline(caller=caller, state=state, scopes=scopes)
+        return OnBaseline(caller=caller, store=store, state=state, scopes=scopes)
 
-    async def find(self, parts: Parts, namespace: str, baseline: str) -> tuple[LineState, Sequence[str]] | None:
-        """The line with its scopes, as it is now."""
-        return await baselines.find_with_scopes(parts.db, namespace=namespace, name=baseline)
+    async def find(self, parts: Parts, namespace: str, baseline: str) -> tuple[Store, LineState, Sequence[str]] | None:
+        """Where the line lies, and the line with its scopes, as it is now."""
+        met = await parts.stores.find(
+            f"baseline {namespace}/{baseline}",
+            lambda store: baselines.find_with_scopes(store.db, namespace=namespace, name=baseline),
+        )
+        return None if met is None else (met[0], *met[1])
 
 
 class OfReadBaseline(OfBaseline):
@@ -130,9 +136,10 @@ class OfReadBaseline(OfBaseline):
     read is right, and who finds nothing looks `again`: another line may have the name by now, or the line more scopes.
     """
 
-    async def find(self, parts: Parts, namespace: str, baseline: str) -> tuple[LineState, Sequence[str]] | None:
-        """The line with its scopes; perhaps as it was."""
-        if (known := parts.baselines.get(f"{namespace}/{baseline}")) is not None:
+    async def find(self, parts: Parts, namespace: str, baseline: str) -> tuple[Store, LineState, Sequence[str]] | None:
+        """Where the line lies, and the line with its scopes; perhaps as it was."""
+        known = parts.baselines.get(f"{namespace}/{baseline}")
+        if known is not None and known[0].fault is None:
             return known
         found = await super().find(parts, namespace, baseline)
         if found is not None:
@@ -158,16 +165,16 @@ class OfBranch(Asking):
     ) -> OnBranch:
         """Authenticate, find the branch, and check the grant."""
         caller = await self.authenticate(parts, credentials)
-        row = await self.find(parts, namespace, branch)
+        store, row = await self.find(parts, namespace, branch)
         name = row.name if row else branch
         allowed = await parts.grants.allowed(caller, self.rows[0], namespace=namespace, name=name, stale=self.stale)
         if row is None or not allowed or not self.admits(caller, row):
             raise absent("branch", namespace=namespace, name=branch)
-        return OnBranch(caller=caller, branch=row)
+        return OnBranch(caller=caller, store=store, branch=row)
 
-    async def find(self, parts: Parts, namespace: str, ref: str) -> BranchRow | None:
-        """The branch of an id or a name, as it is now."""
-        return await _branch(parts, namespace, ref)
+    async def find(self, parts: Parts, namespace: str, ref: str) -> tuple[Store, BranchRow] | tuple[Store, None]:
+        """The branch of an id or a name, as it is now, and where it lies."""
+        return await _branch(parts, namespace, ref) or (parts.stores.default, None)
 
     def admits(self, caller: Caller, row: BranchRow) -> bool:  # noqa: ARG002  (the narrower kind looks at both)
         """Whether the branch is open to this caller, beside the grant."""
@@ -205,14 +212,17 @@ class OfReceivingBranch(OfOwnBranch):
     asked where that cannot change any more before the answer holds.
     """
 
-    async def find(self, parts: Parts, namespace: str, ref: str) -> BranchRow | None:
-        """The branch of an id or a name; by its id perhaps as it was."""
-        if (known := parts.runs.get(ref)) is not None and known.namespace == namespace:
+    async def find(self, parts: Parts, namespace: str, ref: str) -> tuple[Store, BranchRow] | tuple[Store, None]:
+        """The branch of an id or a name, and where it lies; by its id perhaps as it was."""
+        known = parts.runs.get(ref)
+        if known is not None and known[0].fault is None and known[1].namespace == namespace:
             return known
-        row = await super().find(parts, namespace, ref)
-        if row is not None and row.branch_id == ref and row.kept == "whole":
-            parts.runs.keep(ref, row)
-        return row
+        store, row = await super().find(parts, namespace, ref)
+        if row is None:
+            return store, None
+        if row.branch_id == ref and row.kept == "whole":
+            parts.runs.keep(ref, (store, row))
+        return store, row
 
 
 class OfJob(Asking):
@@ -223,8 +233,8 @@ class OfJob(Asking):
     ) -> OnJob:
         """Authenticate, find the job, and check the grant."""
         caller = await self.authenticate(parts, credentials)
-        row = await consolidation.find(parts.db, namespace=namespace, ref=job)
-        seen = await see_job(parts, caller, row) if row is not None else None
+        met = await _job(parts, namespace, job)
+        seen = await see_job(parts, caller, *met) if met is not None else None
         if seen is None:
             raise absent("job", namespace=namespace, name=job)
         return seen
@@ -268,9 +278,10 @@ class OfOwnAgent(Asking):
         caller = await self.authenticate(parts, credentials)
         who = AgentKey(namespace=namespace, agent_id=agent, instance=instance)
         service_account = await self.check(caller, parts, who)
-        if not await ownership.take(parts.db, who, service_account=service_account):
+        store = parts.stores.default
+        if not await ownership.take(store.db, who, service_account=service_account):
             raise absent("agent", namespace=namespace, name=agent)
-        return OnAgent(caller=caller, who=who)
+        return OnAgent(caller=caller, store=store, who=who)
 
     async def check(self, caller: Caller, parts: Parts, who: AgentKey, *, anew: bool = False) -> str:
         """The name of the caller's ServiceAccount, which may work as an agent.
@@ -296,13 +307,32 @@ class OfOwnAgent(Asking):
         if not is_theirs:
             raise absent("agent", namespace=who.namespace, name=who.agent_id)
         await parts.grants.require(caller, self.rows[0], namespace=namespace, name=who.agent_id, anew=anew)
-        if anew and not await ownership.holds(parts.db, who, service_account=name):
+        if anew and not await ownership.holds(parts.stores.default.db, who, service_account=name):
             raise absent("agent", namespace=who.namespace, name=who.agent_id)
         return name
 
 
-async def _branch(parts: Parts, namespace: str, ref: str) -> BranchRow | None:
+async def _job(parts: Parts, namespace: str, ref: str) -> tuple[Store, JobRow] | None:
+    """A job by its id or its resource's name, and its store.
+
+    What a name stood for before is kept for a while, in a store where its Baseline is no more perhaps.
+    """
+    place = line_of(ref) if is_id("job", ref) else f"job {namespace}/{ref}"
+
+    async def any_of(store: Store) -> JobRow | None:
+        return await consolidation.find(store.db, namespace=namespace, ref=ref)
+
+    async def live(store: Store) -> JobRow | None:
+        found = await any_of(store)
+        return None if found is None or found.deleted_at is not None else found
+
+    return await parts.stores.find(place, live) or await parts.stores.find(f"former {place}", any_of)
+
+
+async def _branch(parts: Parts, namespace: str, ref: str) -> tuple[Store, BranchRow] | None:
     if not is_id("br", ref):
-        return await branches.find(parts.db, namespace=namespace, name=ref)
-    row = await branches.get(parts.db, ref)
-    return row if row is not None and row.namespace == namespace and row.deleted_at is None else None
+        return await parts.stores.find(
+            f"branch {namespace}/{ref}", lambda store: branches.find(store.db, namespace=namespace, name=ref)
+        )
+    met = await parts.stores.find(line_of(ref), lambda store: branches.get(store.db, ref))
+    return met if met is not None and met[1].namespace == namespace and met[1].deleted_at is None else None

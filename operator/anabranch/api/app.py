@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from anabranch import __version__
-from anabranch.api import problems
+from anabranch.api import people, problems
 from anabranch.api.document import document
 from anabranch.api.mcp import Tools
 from anabranch.api.parts import Parts
@@ -24,6 +24,7 @@ from anabranch.api.routes import (
     lineage,
     mcp,
     memory,
+    merges,
     peers,
     quality,
     runs,
@@ -32,7 +33,7 @@ from anabranch.api.routes import (
 
 ROUTERS = (
     *(health, baselines, archives, exports, events, branches, findings, evidence, jobs, runs, peers, search, quality),
-    *(lineage, memory, agent_events),
+    *(merges, lineage, memory, agent_events),
     *(mcp, kv),  # the latter has a route for all that it does not have
 )
 
@@ -59,6 +60,8 @@ def create_app(parts: Parts | None = None) -> FastAPI:
     problems.install(app)
     for module in ROUTERS:
         app.include_router(module.router)
+    if parts is not None:
+        people.serve(app, parts)
 
     def described() -> dict[str, Any]:
         if app.openapi_schema is None:

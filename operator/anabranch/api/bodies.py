@@ -19,6 +19,7 @@ from anabranch.api import room
 from anabranch.api.problems import MEND, TooSlowError
 from anabranch.api.routing import may_fail
 from anabranch.model import misfits
+from anabranch.model.breadth import SMALL_BYTES, check_breadth
 from anabranch.model.canonical import parse_json
 from anabranch.model.errors import DigestMismatchError, InvalidInputError, TooLargeError
 from anabranch.model.limits import CONTENT_BYTES, IN_LOOP_BYTES
@@ -160,10 +161,12 @@ def fit(model: type[M], body: bytes) -> tuple[M, Any]:
         InvalidInputError: If it is no JSON, or naming each field that does not fit; nothing is converted to fit.
     """
     value = parse_json(body)
+    if len(body) > SMALL_BYTES:
+        check_breadth(model, value, within="body")
     try:
         return model.model_validate_json(body, strict=True), value
     except ValidationError as error:
-        raise misfits.invalid(error.errors(include_url=False), within="body", hint=MEND) from None
+        raise misfits.refusal(error, within="body", hint=MEND) from None
 
 
 def _announced(request: Request) -> int | None:

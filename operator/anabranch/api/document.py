@@ -12,6 +12,7 @@ from anabranch.model.answers import Problem
 from anabranch.model.cloudevents import CloudEvent
 from anabranch.model.kv import KvCheckpointRequest, KvError, MemorySearch, RememberRequest
 from anabranch.model.memory import ExchangePost, MemorySync, PutSection
+from anabranch.model.merging import DraftRequest, MergeRequest
 from anabranch.model.objects import FindingBatch, RunCompletion
 from anabranch.model.requests import BranchRequest, BulkBatches, PrivateWrite, RetractionRequest, ReviewRequest
 from anabranch.model.runs import CheckpointWrite, CursorWrite, PresenceWrite
@@ -37,6 +38,8 @@ REQUESTS: Final[tuple[type[BaseModel], ...]] = (
     PutSection,
     RememberRequest,
     RetractionRequest,
+    MergeRequest,
+    DraftRequest,
     ReviewRequest,
     RunCompletion,
 )

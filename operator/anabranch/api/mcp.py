@@ -23,7 +23,7 @@ from anabranch.model.errors import ForbiddenError
 
 BODY_BYTES: Final = 4 << 20
 
-_INSIDE: Final = "http://localhost"
+INSIDE: Final = "http://localhost"
 """An address for requests to this application; no socket leads there."""
 
 
@@ -49,7 +49,7 @@ class Tools:
         token = ctx.request.headers["authorization"].partition(" ")[2].strip() if ctx.request is not None else None
         app = self._app if ctx.request is None else _heard_by(self._app, ctx.request)
         inside = httpx.ASGITransport(app=app, raise_app_exceptions=False)
-        async with AnabranchClient(_INSIDE, token=token, through=inside) as client:
+        async with AnabranchClient(INSIDE, token=token, through=inside) as client:
             yield client
 
 

@@ -7,12 +7,14 @@ either too. It costs a few microseconds a request, and logs nothing.
 import re
 import time
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any, Final
 
 import uuid_utils
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from anabranch.telemetry import logs
+from anabranch.model.trace import HEADER
+from anabranch.telemetry import logs, tracing
 from anabranch.telemetry.of_api import REQUESTS
 
 REQUEST_ID: Final = b"x-request-id"
@@ -26,10 +28,14 @@ UNMATCHED: Final = "unmatched"
 """The route of a request to a path that there is not: such paths are without number."""
 
 _SANE: Final = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_TRACE: Final = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.*")
+_TRACEPARENT: Final = HEADER.encode()
+_STREAM: Final = (b"content-type", b"text/event-stream")
 _METHODS: Final = frozenset(("GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS"))
 _NAMED: Final = ("namespace", "baseline", "branch", "job")
 """What a path names that is said in the log. A record's key is not: agents choose it."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+"""What a path may name. It is told of requests that were refused too, whose words may be anything."""
 
 
 class Measured:
@@ -53,6 +59,7 @@ class Measured:
         try:
             await self._app(scope, exchange.receive, exchange.send)
         finally:
+            exchange.tell()
             REQUESTS.in_flight -= 1
             REQUESTS.note(
                 method=exchange.method,
@@ -67,7 +74,7 @@ class Measured:
 class _Exchange:
     """One request and its answer, as they go by."""
 
-    __slots__ = ("_receive", "_request_id", "_scope", "_send", "received", "sent", "status")
+    __slots__ = ("_receive", "_request_id", "_scope", "_send", "_span", "received", "sent", "status")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._scope = scope
@@ -76,8 +83,9 @@ class _Exchange:
         self.received = 0
         self.sent = 0
         self.status = 500  # unless it is answered: the server says so in its stead
-        self._request_id, ids = _identified(scope["headers"])
-        logs.bind(ids, late=self._named)
+        self._request_id, traceparent = _identified(scope["headers"])
+        self._span = tracing.request(traceparent)
+        logs.bind({"request_id": self._request_id.decode()}, late=self._named)
 
     @property
     def method(self) -> str:
@@ -103,24 +111,38 @@ class _Exchange:
         """Note the status, add the id, count a piece of the body."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            if any(name == _STREAM[0] and value.startswith(_STREAM[1]) for name, value in message.get("headers", ())):
+                self.tell()  # it has begun, which is all that was asked for; it may last for days
             message = {**message, "headers": [*message.get("headers", ()), (REQUEST_ID, self._request_id)]}
         elif message["type"] == "http.response.body":
             self.sent += len(message.get("body", b""))
         await self._send(message)
 
+    def tell(self) -> None:
+        """End its span, once."""
+        span, self._span = self._span, tracing.NOTHING
+        if not span.recorded:
+            return
+        span.rename(f"{self.method} {self.route}")
+        span.describe({"http.request.method": self.method, "http.route": self.route})
+        span.describe({"http.response.status_code": self.status})
+        span.set(request_id=self._request_id.decode(), **self._named())
+        if self.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            span.fail(str(self.status))
+        span.end()
+
     def _named(self) -> Mapping[str, Any]:
         found = self._scope.get("path_params") or {}
-        return {name: found[name] for name in _NAMED if name in found}
+        return {name: found[name] for name in _NAMED if name in found and _NAME.fullmatch(found[name])}
 
 
-def _identified(headers: list[tuple[bytes, bytes]]) -> tuple[bytes, dict[str, str]]:
-    """The id of a request, the caller's if it is a sane one, and the ids for the log."""
-    request_id = trace = b""
+def _identified(headers: list[tuple[bytes, bytes]]) -> tuple[bytes, str | None]:
+    """The id of a request, the caller's if it is a sane one, and its traceparent; of several there is none."""
+    request_id = b""
+    traces = []
     for name, value in headers:
         if name == REQUEST_ID:
             request_id = value if _SANE.fullmatch(value) else b""
-        elif name == b"traceparent" and (match := _TRACE.fullmatch(value)) is not None:
-            trace = match[1]
-    request_id = request_id or uuid_utils.uuid7().hex.encode()
-    ids = {"request_id": request_id.decode()}
-    return request_id, ids | {"trace_id": trace.decode()} if trace else ids
+        elif name == _TRACEPARENT:
+            traces.append(value.decode("latin-1").strip())
+    return request_id or uuid_utils.uuid7().hex.encode(), traces[0] if len(traces) == 1 else None

@@ -26,6 +26,7 @@ from anabranch.api.routes.health import Inner
 from anabranch.api.settings import Settings
 from anabranch.store import migrate
 from anabranch.telemetry import common
+from anabranch.telemetry.exporting import exported
 from anabranch.telemetry.listener import listening
 from anabranch.telemetry.of_api import API
 
@@ -53,13 +54,13 @@ class Server(uvicorn.Server):
         uvicorn's own way would end the process by the signal that it has served, as if it had been killed by it.
         """
         del sig, frame
-        if self._parts.waking.ending:
+        if self._parts.stores.ending:
             self.should_exit = True
         else:
             self._loop.call_soon_threadsafe(self._leave)
 
     def _leave(self) -> None:
-        self._parts.waking.end()
+        self._parts.stores.end()
         self._loop.call_later(self._drain, setattr, self, "should_exit", True)
 
 
@@ -70,7 +71,7 @@ async def serve(settings: Settings) -> None:
         UnavailableError: If Postgres cannot be reached at the start.
         InvalidInputError: If a setting does not do.
     """
-    async with opened(settings) as parts:
+    async with exported("anabranch-api"), opened(settings) as parts:
         config = uvicorn.Config(
             Measured(Heads(Roomy(Direct(create_app(parts), parts), Room(), Room(ROOM_VALUES)))),
             host=settings.host,

@@ -94,6 +94,9 @@ class _Connection:
         self._scope = scope
         self._write: Callable[[bytes], bool] | None = found.get("write")
         self._abort: Callable[[], None] | None = found.get("abort")
+        self._watch: Callable[[bool], None] | None = found.get("watch")
+        if self._watch is not None:
+            self._watch(True)
         self._timer: asyncio.TimerHandle | None = None
 
     def write(self, body: bytes) -> bool:
@@ -110,6 +113,8 @@ class _Connection:
 
     def over(self) -> None:
         """It has gone: the connection may serve its next request."""
+        if self._watch is not None:
+            self._watch(False)
         if self._timer is not None:
             self._timer.cancel()
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anabranch.api.parts import Parts
+from anabranch.api.stores import Store
 from anabranch.baselines import read as baselines
 from anabranch.branches import read as branches
 from anabranch.consolidation import read as consolidation
@@ -27,10 +28,12 @@ class OnBaseline:
     """A caller at a Baseline that they may use so.
 
     Attributes:
+        store: Where the line lies.
         scopes: Those of the line's that the caller may read; empty where the route reads none.
     """
 
     caller: Caller
+    store: Store
     state: LineState
     scopes: Sequence[str] = ()
 
@@ -42,9 +45,14 @@ class OnBaseline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnBranch:
-    """A caller at a branch."""
+    """A caller at a branch.
+
+    Attributes:
+        store: Where its line lies.
+    """
 
     caller: Caller
+    store: Store
     branch: BranchRow
 
 
@@ -53,10 +61,12 @@ class OnJob:
     """A caller at a consolidation job.
 
     Attributes:
+        store: Where its line lies.
         only_branch: Where the caller sees it only as the agent of this branch: what is not of it stays hidden.
     """
 
     caller: Caller
+    store: Store
     job: JobRow
     only_branch: str | None = None
 
@@ -66,22 +76,24 @@ class OnAgent:
     """An agent at what is its own.
 
     Attributes:
+        store: Where it is.
         who: Which of its instances the request is about.
     """
 
     caller: Caller
+    store: Store
     who: AgentKey
 
 
-async def see_job(parts: Parts, caller: Caller, job: JobRow) -> OnJob | None:
+async def see_job(parts: Parts, caller: Caller, store: Store, job: JobRow) -> OnJob | None:
     """How a caller may see a job; None: not at all."""
     if await parts.grants.allowed(caller, grants.SEE_CANDIDATES, namespace=job.namespace, name=job.name):
-        return OnJob(caller=caller, job=job)
-    branch = await branches.get(parts.db, job.branch_id) if job.branch_id else None
+        return OnJob(caller=caller, store=store, job=job)
+    branch = await branches.get(store.db, job.branch_id) if job.branch_id else None
     if branch is None or not is_agent(caller, branch):
         return None
     own = await parts.grants.allowed(caller, grants.OWN_BRANCH, namespace=branch.namespace, name=branch.name)
-    return OnJob(caller=caller, job=job, only_branch=branch.branch_id) if own else None
+    return OnJob(caller=caller, store=store, job=job, only_branch=branch.branch_id) if own else None
 
 
 async def base_scopes(parts: Parts, at: OnBranch) -> Sequence[str]:
@@ -90,7 +102,7 @@ async def base_scopes(parts: Parts, at: OnBranch) -> Sequence[str]:
     namespace, name = branch.baseline_namespace, branch.baseline_name
     if not await parts.grants.allowed(caller, grants.READ_RECORDS, namespace=namespace, name=name):
         return ()
-    known = await baselines.scopes(parts.db, branch.line)
+    known = await baselines.scopes(at.store.db, branch.line)
     return await parts.grants.readable_scopes(caller, namespace=namespace, scopes=known)
 
 
@@ -108,16 +120,20 @@ async def readable_beside(parts: Parts, at: OnJob) -> Sequence[str] | None:
     """The scopes whose records the caller may see beside a job's candidates; None: all, for a reviewer."""
     if at.only_branch is None:
         return None
-    branch = await branches.get(parts.db, at.only_branch)
-    return () if branch is None else await base_scopes(parts, OnBranch(caller=at.caller, branch=branch))
+    branch = await branches.get(at.store.db, at.only_branch)
+    if branch is None:
+        return ()
+    return await base_scopes(parts, OnBranch(caller=at.caller, store=at.store, branch=branch))
 
 
-async def visible_jobs(parts: Parts, caller: Caller, namespace: str, jobs: Sequence[JobRow]) -> list[JobRow]:
-    """Those of some jobs that a caller may see: as a reviewer, or as the agent whose findings they hold."""
+async def visible_jobs(
+    parts: Parts, caller: Caller, store: Store, namespace: str, jobs: Sequence[JobRow]
+) -> list[JobRow]:
+    """Those of some jobs of a store that a caller may see: as a reviewer, or as the agent whose findings they hold."""
     names = [job.name for job in jobs]
     seen = await visible(parts, caller, grants.SEE_CANDIDATES, namespace=namespace, names=names)
     hidden = [job for job in jobs if job.name not in seen]
-    origins = await consolidation.origins(parts.db, hidden) if caller.service_account else {}
+    origins = await consolidation.origins(store.db, hidden) if caller.service_account else {}
     own = {
         branch.branch_id
         for branch in origins.values()

@@ -6,7 +6,14 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 ConditionType = Literal[
-    "Reconciling", "Stalled", "ImportChanged", "ImportMissing", "ConsolidationPaused", "ReviewGuardMissing"
+    "Reconciling",
+    "Stalled",
+    "ImportChanged",
+    "ImportMissing",
+    "ConsolidationPaused",
+    "RecallTasksUnavailable",
+    "ReviewGuardMissing",
+    "ProposalsUnavailable",
 ]
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 import io
 import tempfile
@@ -27,11 +28,12 @@ from anabranch.domain.facts import Fact, utc
 from anabranch.domain.signing import Signed
 from anabranch.model.canonical import canonical_bytes, hash_text
 from anabranch.model.errors import ForbiddenError
-from anabranch.store import lines, manifests, records, trie
+from anabranch.store import lines, manifests, records, standbys, trie
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 
+    from anabranch.archive import ArchiveLimits
     from anabranch.domain.signing import Signer
     from anabranch.store.database import Database
     from anabranch.store.manifests import ManifestRow
@@ -57,6 +59,7 @@ class Export:
         withheld_scopes: Those of the others that the caller may know of, sorted.
         complete: Whether there are no others.
         signer: Signs the manifest; None: nobody does.
+        limits: Of the archive; None: those of any.
     """
 
     manifest: ManifestRow
@@ -64,6 +67,7 @@ class Export:
     withheld_scopes: tuple[str, ...]
     complete: bool
     signer: Signer | None = None
+    limits: ArchiveLimits | None = None
 
     @property
     def tag(self) -> str:
@@ -198,7 +202,7 @@ async def _written(db: Database, export: Export, spool: BinaryIO, *, partial: bo
     )
     output = io.BytesIO()
     # Left by an exception, the archive stays without its trailer.
-    with ArchiveWriter(output, header) as writer:
+    with ArchiveWriter(output, header, limits=export.limits) as writer:
         async for rows in _slices(db, export):
             await asyncio.to_thread(_write, writer, rows)
             if piece := _taken(output):
@@ -214,9 +218,12 @@ async def _slices(db: Database, export: Export) -> AsyncGenerator[list[RecordRow
     """The records, as many at a time as can well be held."""
     after, wanted, more = "", _FIRST_SLICE, True
     while more:
-        async with db.connection() as conn:
-            page = await records.page(
-                conn,
+        page = await standbys.read(
+            db,
+            line=export.manifest.line,
+            baseline_ids=[export.manifest.baseline_id],
+            work=functools.partial(
+                records.page,
                 line=export.manifest.line,
                 generation=export.manifest.generation,
                 after_key=after,
@@ -224,7 +231,8 @@ async def _slices(db: Database, export: Export) -> AsyncGenerator[list[RecordRow
                 scopes=export.scopes,
                 tombstones=True,
                 size=_SLICE_BYTES,
-            )
+            ),
+        )
         if rows := list(page.records):
             yield rows
             after, wanted = rows[-1].key, min(_MOST_RECORDS, 2 * len(rows))

@@ -33,6 +33,12 @@ async def in_namespace(db: Database, namespace: str) -> list[LineState]:
         return await lines.list_by_namespace(conn, namespace)
 
 
+async def directory(db: Database) -> dict[str, list[str]]:
+    """The names of all Baselines, by namespace."""
+    async with db.connection() as conn:
+        return await lines.directory(conn)
+
+
 async def scopes(db: Database, line: str) -> list[str]:
     """All scopes that records of the line ever had."""
     async with db.connection() as conn:

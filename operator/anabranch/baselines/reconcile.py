@@ -12,14 +12,14 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from anabranch.baselines import finalizer, imports, pinning, taking_up
+from anabranch.baselines import finalizer, imports, pinning, recall, taking_up
 from anabranch.baselines.conditions import Condition
 from anabranch.branches import waits
 from anabranch.kube.kinds import NAMESPACE
-from anabranch.store import jobs, lines, waiting
+from anabranch.store import backups, jobs, lines, waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from anabranch.kube.client import KubeClient
     from anabranch.kube.guard import ReviewGuard
@@ -28,7 +28,14 @@ if TYPE_CHECKING:
     from anabranch.store.lines import HeadRow, LineRow, LineState
 
 
-async def reconcile(db: Database, resource: BaselineResource, *, kube: KubeClient, guard: ReviewGuard) -> None:
+async def reconcile(
+    db: Database,
+    resource: BaselineResource,
+    *,
+    kube: KubeClient,
+    guard: ReviewGuard,
+    models: Collection[str] = (),
+) -> None:
     """Bring a line to what its Baseline says.
 
     Args:
@@ -36,6 +43,7 @@ async def reconcile(db: Database, resource: BaselineResource, *, kube: KubeClien
         resource: As read from the API server.
         kube: Reads its namespace and its ConfigMap, and writes its finalizer.
         guard: Tells whether what admission is to check in resources can be trusted.
+        models: Names of the models that may be asked for proposals.
 
     Raises:
         UnavailableError: If Postgres or the API server cannot be reached.
@@ -43,7 +51,8 @@ async def reconcile(db: Database, resource: BaselineResource, *, kube: KubeClien
     await finalizer.follow_policy(kube, resource)
     namespace = await kube.get(NAMESPACE, name=resource.namespace)
     gaps = await guard.gaps()
-    line, refusal = await _take_up(db, resource, namespace_uid=namespace["metadata"]["uid"], gaps=gaps)
+    asked = await recall.read(kube, resource)
+    line, refusal = await _take_up(db, resource, namespace_uid=namespace["metadata"]["uid"], gaps=gaps, asked=asked)
     if line is None:
         return
     conditions = [
@@ -54,8 +63,10 @@ async def reconcile(db: Database, resource: BaselineResource, *, kube: KubeClien
         *await pinning.follow_restore(db, line=line, restore=resource.spec.restore),
         *await pinning.follow_pin(db, line=line, pin=resource.spec.pin),
     ]
+    conditions += asked.told
     if gaps:
         conditions.append(Condition("ReviewGuardMissing", "PolicyMissing", " ".join(gaps)))
+    conditions += _unavailable(resource, models)
     async with db.transaction() as conn:
         await _conclude(conn, resource, line=line, conditions=conditions)
     db.notify("work")
@@ -100,7 +111,7 @@ def _is_outdated(resource: BaselineResource, row: LineRow) -> bool:
 
 
 async def _take_up(
-    db: Database, resource: BaselineResource, *, namespace_uid: str, gaps: Sequence[str]
+    db: Database, resource: BaselineResource, *, namespace_uid: str, gaps: Sequence[str], asked: recall.Asked
 ) -> tuple[str | None, list[Condition]]:
     """Take the line up, with the policy that the following steps and all jobs go by.
 
@@ -115,6 +126,7 @@ async def _take_up(
         if state is not None:
             # With the line, not after it: no job may go on under the policy of whoever had it before.
             await _keep_policy(conn, resource, state)
+            await recall.keep(conn, line=state.line.line, resource=resource, asked=asked)
             return state.line.line, refusal
     needs = (resource.namespace, resource.name)
     for condition in refusal:
@@ -131,6 +143,14 @@ async def _keep_policy(conn: Connection, resource: BaselineResource, state: Line
         policy=policy,
         suspended=resource.spec.suspend,
     )
+    backup = resource.spec.backup
+    await backups.follow(
+        conn,
+        line=state.line.line,
+        # Admission wants a target; if it was not asked, nothing is published, rather than without a backup.
+        target=(backup.target or "") if backup.policy == "BeforePublish" else None,
+        max_age=backup.max_age,
+    )
     if state.line.policy != policy:
         # What waits may need fewer reviewers now.
         await jobs.wake_waiting(conn, line=state.line.line)
@@ -142,6 +162,17 @@ def _policy(resource: BaselineResource) -> dict[str, Any]:
         "limits": resource.spec.limits.model_dump(mode="json", by_alias=True),
         "retention": resource.spec.retention.model_dump(mode="json", by_alias=True),
     }
+
+
+def _unavailable(resource: BaselineResource, models: Collection[str]) -> list[Condition]:
+    proposals = resource.spec.review.proposals
+    if proposals is None or proposals.model in models:
+        return []
+    message = (
+        f"The operator's configuration has no model {proposals.model}: nothing is proposed. Name another one in"
+        " spec.review.proposals.model, or have it added to the chart's `models`."
+    )
+    return [Condition("ProposalsUnavailable", "ModelUnknown", message)]
 
 
 def _paused(head: HeadRow) -> list[Condition]:

@@ -18,7 +18,7 @@ from anabranch.model.canonical import hash_text
 from anabranch.model.errors import NotFoundError
 from anabranch.model.limits import PAGE_BYTES
 from anabranch.model.objects import PublishedFact, RecordDescriptor
-from anabranch.store import diffs, records, trie
+from anabranch.store import diffs, records, standbys, trie
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,8 +88,12 @@ async def proven(reader: Reader, *, line: str, manifest: ManifestRef, key: str, 
         GoneError: If the manifest was pruned.
     """
     row = await one(reader, line=line, generation=manifest.generation, key=key, scopes=scopes)
-    async with reader.db.connection() as conn:
-        proof = await trie.prove(conn, line=line, generation=manifest.generation, key=key)
+    proof = await standbys.read(
+        reader.db,
+        line=line,
+        baseline_ids=[manifest.baseline_id],
+        work=lambda conn: trie.prove(conn, line=line, generation=manifest.generation, key=key),
+    )
     return ProvenRecord(manifest=manifest, record=fact(key, row), proof=proof)
 
 
@@ -97,7 +101,7 @@ async def page(  # noqa: PLR0913  (a page has that many bounds)
     db: Database,
     *,
     line: str,
-    generation: int,
+    manifest: ManifestRef,
     scopes: Sequence[str],
     after_key: str,
     limit: int,
@@ -109,7 +113,7 @@ async def page(  # noqa: PLR0913  (a page has that many bounds)
     Args:
         db: The store.
         line: The line.
-        generation: The manifest's.
+        manifest: Which.
         scopes: Those to be seen.
         after_key: The last key of the page before.
         limit: How many at most.
@@ -122,18 +126,22 @@ async def page(  # noqa: PLR0913  (a page has that many bounds)
     Raises:
         GoneError: If the manifest was pruned.
     """
-    async with db.connection() as conn:
-        found = await records.page(
+    found = await standbys.read(
+        db,
+        line=line,
+        baseline_ids=[manifest.baseline_id],
+        work=lambda conn: records.page(
             conn,
             line=line,
-            generation=generation,
+            generation=manifest.generation,
             after_key=after_key,
             limit=limit,
             scopes=scopes,
             prefix=prefix,
             tombstones=tombstones,
             size=PAGE_BYTES,
-        )
+        ),
+    )
     return found.records, found.more
 
 
@@ -141,23 +149,27 @@ async def diff(  # noqa: PLR0913  (a page has that many bounds)
     db: Database,
     *,
     line: str,
-    from_generation: int,
-    to_generation: int,
+    before: ManifestRef,
+    after: ManifestRef,
     scopes: Sequence[str],
     after_key: str,
     limit: int,
 ) -> list[DiffEntry]:
     """What differs between two manifests, by key; see `anabranch.store.diffs`."""
-    async with db.connection() as conn:
-        found = await diffs.page(
+    found = await standbys.read(
+        db,
+        line=line,
+        baseline_ids={before.baseline_id, after.baseline_id},
+        work=lambda conn: diffs.page(
             conn,
             line=line,
-            from_generation=from_generation,
-            to_generation=to_generation,
+            from_generation=before.generation,
+            to_generation=after.generation,
             after_key=after_key,
             limit=limit,
             scopes=scopes,
-        )
+        ),
+    )
     return [DiffEntry(key=row.key, before=_descriptor(row.before), after=_descriptor(row.after)) for row in found]
 
 

@@ -20,7 +20,7 @@ from anabranch.manifests import LEASE as LEASE_NAME
 from anabranch.model.errors import AnabranchError, ConflictError, UnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from anabranch.kube.client import KubeClient
 
@@ -34,17 +34,24 @@ class DeletionUnderWayError(ConflictError):
     code = "DeletionUnderWay"
 
 
-async def retire(
-    kube: KubeClient, *, namespace: str, deployment: str, seconds: float, say: Callable[[str], None]
+async def retire(  # noqa: PLR0913  (all but the API server by keyword)
+    kube: KubeClient,
+    *,
+    namespace: str,
+    deployment: str,
+    seconds: float,
+    say: Callable[[str], None],
+    stores: Sequence[str] = (),
 ) -> None:
-    """Stop the operator, take its finalizer off every Baseline, and delete its Lease. Safe to repeat.
+    """Stop the operators, take their finalizer off every Baseline, and delete their Leases. Safe to repeat.
 
     Args:
         kube: The API server, as an account that may do both.
         namespace: The system namespace.
-        deployment: The operator's.
+        deployment: The operator's; those of other stores have their names behind it.
         seconds: How long its pods may take to end.
         say: Is told what was done.
+        stores: Those besides the default one.
 
     Raises:
         DeletionUnderWayError: If data is being deleted.
@@ -53,21 +60,25 @@ async def retire(
     """
     if await kube.find(DEFINITION, name=f"{BASELINE.plural}.{BASELINE.group}") is None:
         say("There are no Baselines: their kind is not defined any more.")
-        await _forget_leader(kube, namespace=namespace)
+        await _forget_leaders(kube, namespace=namespace, stores=stores)
         return
     await _refuse_deletions(kube)
-    replicas = await _scale(kube, 0, namespace=namespace, deployment=deployment)
+    deployments = [deployment, *(f"{deployment}-{store}" for store in stores)]
+    replicas: dict[str, int] = {}
     try:
+        for each in deployments:
+            replicas[each] = await _scale(kube, 0, namespace=namespace, deployment=each)
         await _ended(kube, namespace=namespace, seconds=seconds)
         await _refuse_deletions(kube)  # somebody may have deleted one while the operator ended
         say("The operator is stopped.")
         await _release_all(kube, say=say)
     except AnabranchError:
         # What stays must not stay without an operator. Where an earlier attempt was cut short there was none.
-        with contextlib.suppress(AnabranchError):
-            await _scale(kube, max(replicas, 1), namespace=namespace, deployment=deployment)
+        for each, before in replicas.items():
+            with contextlib.suppress(AnabranchError):
+                await _scale(kube, max(before, 1), namespace=namespace, deployment=each)
         raise
-    await _forget_leader(kube, namespace=namespace)
+    await _forget_leaders(kube, namespace=namespace, stores=stores)
 
 
 async def _release_all(kube: KubeClient, *, say: Callable[[str], None]) -> None:
@@ -102,10 +113,11 @@ async def _release(kube: KubeClient, *, namespace: str, name: str, uid: str) -> 
             return
 
 
-async def _forget_leader(kube: KubeClient, *, namespace: str) -> None:
-    """Delete the Lease: operators made it, so it belongs to no release and would stay."""
-    with contextlib.suppress(ObjectNotFoundError):
-        await kube.call("DELETE", LEASE.path(namespace=namespace, name=LEASE_NAME))
+async def _forget_leaders(kube: KubeClient, *, namespace: str, stores: Sequence[str]) -> None:
+    """Delete the Leases: operators made them, so they belong to no release and would stay."""
+    for name in (LEASE_NAME, *(f"{LEASE_NAME}-{store}" for store in stores)):
+        with contextlib.suppress(ObjectNotFoundError):
+            await kube.call("DELETE", LEASE.path(namespace=namespace, name=name))
 
 
 async def _scale(kube: KubeClient, replicas: int, *, namespace: str, deployment: str) -> int:

@@ -47,6 +47,12 @@ async def forked(db: Database, *, namespace: str, name: str, uid: str) -> Branch
     return BranchPending(namespace=namespace, name=name, reason=wait.reason, detail=wait.message)
 
 
+async def namespaces(db: Database) -> list[str]:
+    """All namespaces that ever had a branch."""
+    async with db.connection() as conn:
+        return await branches.namespaces(conn)
+
+
 async def page(db: Database, *, namespace: str, after: str, limit: int) -> list[BranchRow]:
     """The branches of a namespace by name."""
     async with db.connection() as conn:

@@ -13,7 +13,7 @@ from anabranch.branches import consent, rebasing, waits
 from anabranch.identity import Caller, grants
 from anabranch.model.errors import GoneError, NotFoundError
 from anabranch.model.ids import LineId, new_branch_id, new_run_id
-from anabranch.store import agents, branches, drift, lines, purging, waiting
+from anabranch.store import agents, branches, drift, durability, lines, purging, waiting
 
 if TYPE_CHECKING:
     from anabranch.identity import Grants
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from anabranch.store.lines import LineState
 
 
-async def reconcile(db: Database, resource: BranchResource, *, grants: Grants) -> None:
+async def reconcile(db: Database, resource: BranchResource, *, grants: Grants, ids: Database | None = None) -> None:
     """Bring the store up to what a Branch says.
 
     Args:
         db: The store.
         resource: As read from the API server.
         grants: Answers what its agent may do.
+        ids: Where it is kept whose the agents' ids are, if that is another store.
 
     Raises:
         UnavailableError: If Postgres or the API server cannot be reached.
@@ -39,7 +40,7 @@ async def reconcile(db: Database, resource: BranchResource, *, grants: Grants) -
     if (branch is None or branch.deleted_at is not None) and await waits.stays_orphaned(db, resource):
         return
     if branch is None:
-        branch = await _fork(db, resource, grants)
+        branch = await _fork(db, resource, grants, ids or db)
     if branch is None:
         return
     granted = await consent.check(db, branch, asked=grants)
@@ -86,7 +87,7 @@ async def forget(db: Database, *, namespace: str, name: str, uid: str) -> None:
             await branches.mark_deleted(conn, line=branch.line, branch_id=branch.branch_id)
 
 
-async def _fork(db: Database, resource: BranchResource, asked: Grants) -> BranchRow | None:
+async def _fork(db: Database, resource: BranchResource, asked: Grants, ids: Database) -> BranchRow | None:
     """Fork a Branch that has not been forked; None if it must wait."""
     namespace, name = resource.baseline
     agent = Caller.for_agent(resource)
@@ -103,12 +104,12 @@ async def _fork(db: Database, resource: BranchResource, asked: Grants) -> Branch
             needs=resource.baseline,
         )
         return None
-    if not await _may_use_id(db, resource, asked, agent):
+    if not await _may_use_id(db, resource, asked, agent, ids=ids):
         return None
     return await _fork_from(db, resource, state)
 
 
-async def _may_use_id(db: Database, resource: BranchResource, asked: Grants, agent: Caller) -> bool:
+async def _may_use_id(db: Database, resource: BranchResource, asked: Grants, agent: Caller, *, ids: Database) -> bool:
     """Whether the ServiceAccount may work under the agent id; the id is its own from then on."""
     spec = resource.spec.agent
     if spec.agent_id != spec.service_account_name and not await asked.allowed(
@@ -122,13 +123,7 @@ async def _may_use_id(db: Database, resource: BranchResource, asked: Grants, age
             needs=resource.baseline,
         )
         return False
-    async with db.connection() as conn:
-        owner = await agents.claim(
-            conn,
-            namespace=resource.namespace,
-            agent_id=spec.agent_id,
-            service_account=spec.service_account_name,
-        )
+    owner = await _owner(db, resource, ids=ids)
     if owner != spec.service_account_name:
         await waits.stall(
             db,
@@ -139,6 +134,28 @@ async def _may_use_id(db: Database, resource: BranchResource, asked: Grants, age
         )
         return False
     return True
+
+
+async def _owner(db: Database, resource: BranchResource, *, ids: Database) -> str:
+    """The ServiceAccount that the agent's id belongs to: from now on its own, unless it has an owner.
+
+    Where ids are kept in another store, this one has a copy of those that have worked here: they may go on while that
+    one is away.
+    """
+    spec = resource.spec.agent
+    claim = {"namespace": resource.namespace, "agent_id": spec.agent_id}
+    async with db.connection() as conn:
+        owner = await agents.owner(conn, **claim)
+    if owner is not None:
+        return owner
+    async with ids.connection() as conn:
+        owner = await agents.claim(conn, **claim, service_account=spec.service_account_name)
+        if ids is not db:  # in one store what is forked then waits for it
+            await durability.settle(conn)
+    if ids is not db:
+        async with db.connection() as conn:
+            owner = await agents.claim(conn, **claim, service_account=owner)
+    return owner
 
 
 async def _fork_from(db: Database, resource: BranchResource, state: LineState) -> BranchRow | None:

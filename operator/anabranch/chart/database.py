@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from anabranch.chart.base import Anything, OptionalKey, OptionalName, OptionalQuantity, Placed, SecretKey, Values
+from anabranch.chart.base import Anything, Name, OptionalKey, OptionalName, OptionalQuantity, Placed, SecretKey, Values
 
 
 class Keys(Values):
@@ -14,6 +14,11 @@ class Keys(Values):
 
     operator: SecretKey = Field(default="operator-dsn", description="Key of the DSN as role `anabranch_operator`.")
     api: SecretKey = Field(default="api-dsn", description="Key of the DSN as role `anabranch_api`.")
+    api_standbys: OptionalKey = Field(
+        default="",
+        description="Key of the API's DSN of the database's streaming standbys, for reads of what never changes. "
+        "Empty: the primary answers all.",
+    )
     migrate: SecretKey = Field(
         default="migrate-dsn", description="Key of the DSN as role `anabranch_migrate`, which owns the tables."
     )
@@ -37,10 +42,31 @@ class CaSecret(Values):
     key: SecretKey = Field(default="ca.crt", description="Its key.")
 
 
+class Synchronous(Values):
+    """How many standbys a commit waits for."""
+
+    number: Annotated[int, Field(ge=0, le=19)] = Field(
+        default=1,
+        description="Standbys, any of them, that must have a commit before it is acknowledged: what was, outlives the "
+        "primary. None where `instances` is no more than that; 0: none.",
+    )
+    data_durability: Literal["required", "preferred"] = Field(
+        default="required",
+        description="What becomes of writes while there are too few standbys. `required`: they wait. `preferred`: they "
+        "go on, and a failover then may lose some that were acknowledged.",
+    )
+
+
 class CloudNativePG(Values):
     """The Cluster of CloudNativePG."""
 
     instances: Annotated[int, Field(ge=1, le=20)] = Field(default=3, description="Postgres servers: one leads.")
+    synchronous: Synchronous = Field(default_factory=Synchronous, description="How many standbys a commit waits for.")
+    read_from_standbys: bool = Field(
+        default=True,
+        description="Whether the API reads what never changes from the standbys, where there are any; what they lack, "
+        "and all else, from the primary.",
+    )
     image_name: str = Field(default="", description="Postgres image. Empty: the operator's default.")
     storage_size: OptionalQuantity = Field(default="20Gi", description="Size of each server's volume.")
     storage_class: OptionalName = Field(default="", description="StorageClass. Empty: the cluster's default.")
@@ -94,6 +120,41 @@ class Database(Values):
         default_factory=CloudNativePG, description="Mode `cloudnativepg`: what the Cluster is like."
     )
     trial: Trial = Field(default_factory=Trial, description="Mode `trial`: what the pod is like.")
+
+
+class StoreKeys(Values):
+    """Where in a further store's Secret each program finds its DSN."""
+
+    operator: SecretKey = Field(default="operator-dsn", description="Key of the DSN as role `anabranch_operator`.")
+    api: SecretKey = Field(default="api-dsn", description="Key of the DSN as role `anabranch_api`.")
+    migrate: SecretKey = Field(default="migrate-dsn", description="Key of the DSN as role `anabranch_migrate`.")
+    operator_listen: OptionalKey = Field(
+        default="", description="Key of the operator's DSN for LISTEN, past the pooler, if there is one."
+    )
+    api_listen: OptionalKey = Field(
+        default="", description="Key of the API's DSN for LISTEN, past the pooler, if there is one."
+    )
+    api_standbys: OptionalKey = Field(
+        default="", description="Key of the API's DSN of the streaming standbys, if there are any to read from."
+    )
+
+
+class StoreCaSecret(Values):
+    """The authority of a further store's certificate."""
+
+    name: OptionalName = Field(
+        default="",
+        description="Secret with the authority's certificate, mounted as `/etc/anabranch/stores/<name>/ca.crt`.",
+    )
+    key: SecretKey = Field(default="ca.crt", description="Its key.")
+
+
+class Store(Values):
+    """A database besides the default one."""
+
+    existing_secret: Name = Field(description="The Secret that holds its DSNs, in the release's namespace.")
+    keys: StoreKeys = Field(default_factory=StoreKeys, description="Where the Secret holds what.")
+    ca_secret: StoreCaSecret = Field(default_factory=StoreCaSecret, description="Whom the DSNs may trust.")
 
 
 class Migration(Placed):

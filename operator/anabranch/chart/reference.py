@@ -35,6 +35,8 @@ def schema() -> str:
     document = ChartValues.model_json_schema(mode="validation")
     # What a validator of the model says: Helm knows only the schema.
     document["$defs"]["GitRepository"]["oneOf"] = [{"required": ["path"]}, {"required": ["url"]}]
+    kinds = ("folder", "bucket", "cloudNativePG")
+    document["$defs"]["BackupTarget"]["oneOf"] = [{"required": [kind]} for kind in kinds]
     document = {"$schema": "https://json-schema.org/draft/2020-12/schema", **_bare(document)}
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
@@ -110,9 +112,7 @@ def _sections(values: BaseModel) -> Iterator[str]:
             yield f"{field.description} Default: {_shown(value) or 'empty'}.\n"
             if entry is not None:
                 yield "\n| member of an entry | type | default | meaning |\n| --- | --- | --- | --- |\n"
-                for member, inner in entry.model_fields.items():
-                    default = "" if inner.is_required() else _shown(inner.default)
-                    yield _row(str(inner.alias or member), inner, default)
+                yield from _members(entry)
 
 
 def _rows(values: BaseModel, path: str) -> Iterator[str]:
@@ -123,20 +123,30 @@ def _rows(values: BaseModel, path: str) -> Iterator[str]:
             yield _row(f"{path}.{name}", field, _shown(value))
 
 
+def _members(entry: type[BaseModel], path: str = "") -> Iterator[str]:
+    for member, field in entry.model_fields.items():
+        name = f"{path}{field.alias or member}"
+        if (inner := _entry(field)) is not None:
+            yield f"| `{name}` | mapping |  | {field.description} |\n"
+            yield from _members(inner, f"{name}.")
+        else:
+            yield _row(name, field, "" if field.is_required() else _shown(field.default))
+
+
 def _row(path: str, field: FieldInfo, default: str) -> str:
     description = (field.description or "").replace("|", "\\|")
     return f"| `{path}` | {_type(field)} | {default} | {description} |\n"
 
 
 def _entry(field: FieldInfo) -> type[BaseModel] | None:
-    """The model of a mapping's entries, where it has one."""
-    arguments = getattr(field.annotation, "__args__", ())
+    """The model of a mapping, or of its entries, where it has one."""
+    arguments = getattr(field.annotation, "__args__", (field.annotation,))
     found = [each for each in arguments if isinstance(each, type) and issubclass(each, BaseModel)]
     return found[0] if found else None
 
 
 def _type(field: FieldInfo) -> str:
-    names = {bool: "boolean", int: "integer", str: "string", dict: "mapping", list: "list"}
+    names = {bool: "boolean", int: "integer", float: "number", str: "string", dict: "mapping", list: "list"}
     annotation = field.annotation
     origin = getattr(annotation, "__origin__", annotation)
     if values := _choices(annotation):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, StringConstraints
 
@@ -19,6 +19,9 @@ from anabranch.chart.base import (
     SecretKey,
     Values,
 )
+from anabranch.kube.leader import DEFAULT_PACE, LONGEST_SECONDS
+
+CollectorUrl: TypeAlias = Annotated[str, StringConstraints(pattern=r"^(https?://[^/?#@\s]+(/[^?#\s]*)?)?$")]
 
 
 class Image(Values):
@@ -41,7 +44,14 @@ class Operator(Pods):
     """The operator: one leads, and each works."""
 
     replicas: Annotated[int, Field(ge=1, le=10)] = Field(
-        default=1, description="Processes. A second one takes over within ten seconds, and works on jobs meanwhile."
+        default=2,
+        description="Processes: one leads, and each works on jobs. Another one takes over when nothing was heard of "
+        "the leader for `leaseSeconds`.",
+    )
+    lease_seconds: Annotated[int, Field(ge=3, le=LONGEST_SECONDS)] = Field(
+        default=DEFAULT_PACE.duration,
+        description="For how long a leader is waited for that is not heard of. Raise it where the API server is away "
+        "or slow for longer, as while a single control plane is upgraded: who cannot renew the Lease begins anew.",
     )
     workers: Annotated[int, Field(ge=1, le=64)] = Field(default=4, description="Jobs that each works on at once.")
     keep_agent_events: Period = Field(
@@ -108,6 +118,45 @@ class Signing(Values):
         description="Secret that holds it: an Ed25519 private key, PEM, without a password. Empty: there is none.",
     )
     key: SecretKey = Field(default="key.pem", description="Its key.")
+
+
+class Tracing(Values):
+    """Where spans go."""
+
+    endpoint: CollectorUrl = Field(
+        default="",
+        description="A collector that takes OTLP over HTTP, such as `http://otel-collector.observability:4318`: both "
+        "processes send it their spans, and may reach its port. Empty: nothing is recorded. See `docs/tracing.md`.",
+    )
+    sampler: Literal[
+        "parentbased_traceidratio",
+        "parentbased_always_on",
+        "parentbased_always_off",
+        "traceidratio",
+        "always_on",
+        "always_off",
+    ] = Field(
+        default="parentbased_traceidratio",
+        description="What is recorded, by OpenTelemetry's names. `parentbased_`: where a caller says whether its own "
+        "span is recorded, that counts, within `callersPerSecond`.",
+    )
+    ratio: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.1, description="Share of the traces that begin here which is recorded, with `…traceidratio`."
+    )
+    callers: Literal["continue", "link"] = Field(
+        default="continue",
+        description="Whether a caller's trace goes on here, or each request begins one of its own that names it.",
+    )
+    callers_per_second: Annotated[float, Field(ge=0, le=1_000_000)] = Field(
+        default=10,
+        description="Requests that each process records because their callers wish it, all callers together; beyond "
+        "that their chance is `ratio`.",
+    )
+    headers_secret: OptionalName = Field(
+        default="",
+        description="Secret whose key `headers` holds what the collector asks for, written as the variable "
+        "`OTEL_EXPORTER_OTLP_HEADERS` is.",
+    )
 
 
 class IssuerRef(Values):

@@ -36,6 +36,7 @@ class Connection:
         token_file: Read anew at each use: kubelet replaces it.
         service_account: Mint a token of this ServiceAccount by kubectl: ``name`` or ``namespace/name``.
         audience: Of minted tokens; None: that of an installation in the default namespace.
+        authority: Who signs the API's certificate, as PEM; None: whoever this machine trusts.
     """
 
     kubectl: Kubectl
@@ -44,6 +45,7 @@ class Connection:
     token_file: Path | None = None
     service_account: str | None = None
     audience: str | None = None
+    authority: str | None = None
 
     @property
     def configured(self) -> bool:
@@ -71,13 +73,22 @@ class Connection:
                 "The address of the API is not known.", hint="Give --url, or set ANABRANCH_URL; `make dev` prints one."
             )
         if self.service_account:
-            return AnabranchClient(self.url, token=self._minted(self.service_account))
+            minted = self._minted(self.service_account)
+            return AnabranchClient(self.url, token=minted, authority=self.authority)
         if self.token is None and self.token_file is None:
             raise UnauthenticatedError(
                 "There is no token to show to the API.",
                 hint="Give --service-account NAME to mint one by kubectl, or --token-file, or set ANABRANCH_TOKEN.",
             )
-        return AnabranchClient(self.url, token=self.token, token_file=self.token_file)
+        return AnabranchClient(self.url, token=self.token, token_file=self.token_file, authority=self.authority)
+
+    @property
+    def installation(self) -> str:
+        """The namespace of the installation, as far as its audience tells."""
+        from anabranch.manifests import DEFAULT_NAMESPACE, default_audience  # noqa: PLC0415  (comes with pydantic)
+
+        named = (self.audience or "").removeprefix(default_audience(""))
+        return named if self.audience == default_audience(named) else DEFAULT_NAMESPACE
 
     def minted_audience(self) -> str:
         """The audience of minted tokens."""

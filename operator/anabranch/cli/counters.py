@@ -9,6 +9,7 @@ import click
 from anabranch.cli.calls import as_json, call
 from anabranch.cli.completion import names
 from anabranch.cli.connection import Connection, connection_options
+from anabranch.cli.evaluating import listed
 from anabranch.cli.output import moment, output_option, show, table, visible
 
 if TYPE_CHECKING:
@@ -26,7 +27,10 @@ AGES = ("week", "month", "quarter", "year", "older", "undated")
 @output_option
 @connection_options
 def show_(*, baseline: str, generation: str | None, history: int, output: str, connection: Connection) -> None:
-    """Show what can be counted of a Baseline: how many records name a source, were verified, and are how old."""
+    """Show what can be counted of a Baseline: how many records name a source, were verified, and are how old.
+
+    If it has questions in `spec.recall`, also what its generations answer.
+    """
 
     async def ask(client: AnabranchClient, namespace: str) -> Any:
         return as_json(await client.quality(namespace, baseline, ref=generation, history=history))
@@ -51,12 +55,39 @@ def report(found: dict[str, Any]) -> Iterator[str]:
         headings = ["scope", "records", "sourced", "verified", "conflicts", *AGES]
         yield table(headings, [_row(name, counts, conflicts) for name, counts, conflicts in rows])
     yield f"Duplicates removed, ever: {found['duplicates_removed']}"
+    answered = {each["generation"]: each for each in found["recall"]}
+    if answered:
+        yield from _answered(next(iter(answered.values())))
     if found["history"]:
         rows_before = [
-            [str(each["generation"]), moment(each["published_at"]), str(each["records"]), *_shares(each)]
+            [
+                str(each["generation"]),
+                moment(each["published_at"]),
+                str(each["records"]),
+                *_shares(each),
+                _recall(answered.get(each["generation"])),
+            ]
             for each in found["history"]
         ]
-        yield table(["generation", "published", "records", "sourced", "verified"], rows_before)
+        yield table(["generation", "published", "records", "sourced", "verified", "recall"], rows_before)
+
+
+def _answered(newest: dict[str, Any]) -> Iterator[str]:
+    """What the newest generation answers that was asked."""
+    yield (
+        f"Generation {newest['generation']}: {_recall(newest)} of {newest['tasks']} questions,"
+        f" recall@1 {newest['recall_at_1']:.3f}"
+    )
+    if newest["change"] is not None:
+        yield (
+            f"change from generation {newest['against']}: {newest['change']:+.3f}"
+            f" (95 % interval {newest['low']:+.3f} to {newest['high']:+.3f})"
+        )
+    yield from listed("worse", newest["worse"])
+
+
+def _recall(told: dict[str, Any] | None) -> str:
+    return "" if told is None else f"recall@{told['k']} {told['recall']:.3f}"
 
 
 def _row(name: str, counts: dict[str, Any], conflicts: int) -> list[str]:

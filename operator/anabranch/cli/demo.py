@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import TYPE_CHECKING
 
 import click
 
 from anabranch.cli.story import opening, running, way_back
 from anabranch.cli.story.cast import Cast
 from anabranch.cli.story.stage import Stage
-from anabranch.devcluster import stack as stacks
+from anabranch.devcluster import assembly
+
+if TYPE_CHECKING:
+    from anabranch.devcluster.stack import Stack
 
 
 @click.command()
@@ -23,7 +27,7 @@ def command() -> None:
     started = time.monotonic()
     opening.check_examples()
     click.echo(click.style("Setting up a cluster, Postgres, the operator and the API", bold=True))
-    with stacks.temporary(say=_progress) as stack:
+    with assembly.temporary(say=_progress) as stack:
         ready = time.monotonic()
         asyncio.run(_play(stack))
         told = time.monotonic()
@@ -31,7 +35,7 @@ def command() -> None:
     click.echo("Leave it running and look around: make dev")
 
 
-async def _play(stack: stacks.Stack) -> None:
+async def _play(stack: Stack) -> None:
     cast = Cast.for_cluster(stack.cluster.kind)
     for namespace in (cast.memory, cast.agents):
         stack.make_namespace(namespace)

@@ -12,20 +12,20 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from anabranch.cli import merging
 from anabranch.cli.output import take
 from anabranch.cli.review import check_guard, note
 from anabranch.model.errors import ConflictError, ForbiddenError, NotFoundError, UnauthenticatedError
-from anabranch.web.desk import DecidedMeanwhileError, Voice
-from anabranch.web.rendering import latest, who
+from anabranch.web.desk import Voice
+from anabranch.web.heard import check_heard, noted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 
     from anabranch.cli.connection import Connection
     from anabranch.client import AnabranchClient
-    from anabranch.model.answers import ReviewEntry
-    from anabranch.model.objects import KnowledgeCandidate
-    from anabranch.model.requests import DecisionRequest
+    from anabranch.model.merging import MergeRequest
+    from anabranch.model.requests import DecisionRequest, GroupDecisionRequest
 
 T = TypeVar("T")
 
@@ -109,27 +109,68 @@ class KubectlDesk:
     async def decide(self, namespace: str, job: str, decision: DecisionRequest, *, heard: Iterable[Voice]) -> None:
         """Put a decision into the job's ``spec.reviews``, unless something has changed since the person looked."""
         async with self.client() as client:
-            found = [
-                each async for each in client.candidates(namespace, job) if each.candidate_id == decision.candidate_id
-            ]
-            said = latest(
-                entry for entry in await client.reviews(namespace, job) if entry.candidate_id == decision.candidate_id
-            )
-        if not found:
-            raise NotFoundError("The candidate is in this job no more.", hint="Go back to the queue.")
-        _check(found[0], decision, said)
-        await asyncio.to_thread(self._note, namespace, job, decision, set(heard), _voices(said))
+            voices = await noted(client, namespace, job, decision)
+        await asyncio.to_thread(self._note, namespace, job, decision, set(heard), voices)
 
-    def _note(self, namespace: str, job: str, decision: DecisionRequest, heard: set[Voice], noted: set[Voice]) -> None:
+    async def merge(self, namespace: str, job: str, merge: MergeRequest) -> None:
+        """Upload the text, and put the merge into the job's ``spec.reviews`` under the person's name."""
+        async with self.client() as client:
+            digest = await merging.put_draft(client, namespace, job, merge.content)
+        made = merging.entry(digest, merge.inputs, merge.base_revision, record=merge.with_record)
+        await asyncio.to_thread(self._claim, namespace, job, made)
+
+    def _claim(self, namespace: str, job: str, made: dict[str, Any]) -> None:
+        kubectl = replace(self._connection.kubectl, namespace=namespace)
+        for attempt in range(1, TRIES + 1):
+            try:
+                merging.claim(kubectl, job, made, reviewer=self.person)
+            except ConflictError:
+                if attempt == TRIES:
+                    raise
+            else:
+                break
+        check_guard(replace(self._connection, kubectl=kubectl))
+
+    async def decide_group(self, namespace: str, job: str, decision: GroupDecisionRequest) -> None:
+        """Put a decision on a group into the job's ``spec.reviews``, unless the group is another by now."""
+        async with self.client() as client:
+            found = {group.group_id: group for group in await client.groups(namespace, job)}
+        group = found.get(decision.group_id)
+        if group is None:
+            raise NotFoundError("Nothing of the group waits in this job any more.", hint="Go back to the queue.")
+        if group.digest != decision.digest:
+            raise ConflictError(
+                "The group has other candidates, or records, than you saw.",
+                hint="Look again, and decide on what you see.",
+            )
+        if decision.action == "accept" and not group.acceptable:
+            raise ConflictError(
+                "The group has conflicts, or several candidates for a key.",
+                hint="Accept those that you mean one by one.",
+            )
+        await asyncio.to_thread(self._note_group, namespace, job, decision)
+
+    def _note_group(self, namespace: str, job: str, decision: GroupDecisionRequest) -> None:
+        kubectl = replace(self._connection.kubectl, namespace=namespace)
+        entry = {"groupId": decision.group_id, "digest": decision.digest, "action": decision.action}
+        if decision.reason:
+            entry["reason"] = decision.reason
+        for attempt in range(1, TRIES + 1):
+            resource = kubectl.get("consolidationjobs", job)
+            try:
+                note(kubectl, job, [], groups=[entry], reviewer=self.person, resource=resource)
+            except ConflictError:
+                if attempt == TRIES:
+                    raise
+            else:
+                break
+        check_guard(replace(self._connection, kubectl=kubectl))
+
+    def _note(self, namespace: str, job: str, decision: DecisionRequest, heard: set[Voice], voices: set[Voice]) -> None:
         kubectl = replace(self._connection.kubectl, namespace=namespace)
         for attempt in range(1, TRIES + 1):
             resource = kubectl.get("consolidationjobs", job)
-            standing = noted | _standing(resource, decision.candidate_id)
-            news = [voice for voice in sorted(standing - heard) if voice.reviewer != self.person]
-            if news:
-                raise DecidedMeanwhileError(
-                    f"{_said(news[0])} while you were reading.", hint="Look again, and decide knowing that."
-                )
+            check_heard(voices | _standing(resource, decision.candidate_id), heard, person=self.person)
             try:
                 note(kubectl, job, [_entry(decision)], reviewer=self.person, resource=resource)
             except ConflictError:
@@ -163,19 +204,6 @@ class KubectlDesk:
         return answer
 
 
-def _check(candidate: KnowledgeCandidate, decision: DecisionRequest, said: Sequence[ReviewEntry]) -> None:
-    """Refuse a decision on what waits no more, or is another by now."""
-    if candidate.state != "waiting":
-        by = f"{_said(min(_voices(said)))} while you were reading" if said else f"it is {candidate.state}"
-        raise DecidedMeanwhileError(f"The candidate waits no more: {by}.", hint="Go on with the next one.")
-    revision = candidate.canonical.revision if candidate.canonical else "0"
-    if (decision.content_hash, decision.base_revision) != (candidate.content_hash, revision):
-        raise ConflictError(
-            "The candidate, or the record that it would replace, is another than you saw.",
-            hint="Look again, and decide on what you see.",
-        )
-
-
 def _standing(resource: dict[str, Any], candidate_id: str) -> set[Voice]:
     """What a job's resource has of a candidate: the operator may not have noted it yet."""
     return {
@@ -186,14 +214,6 @@ def _standing(resource: dict[str, Any], candidate_id: str) -> set[Voice]:
     }
 
 
-def _voices(entries: Iterable[ReviewEntry]) -> set[Voice]:
-    return {Voice(entry.reviewer, entry.action) for entry in entries}
-
-
-def _said(voice: Voice) -> str:
-    return f"{who(voice.reviewer)[0]} {voice.action}ed it"
-
-
 def _entry(decision: DecisionRequest) -> dict[str, Any]:
     """A decision in the form that ``spec.reviews`` has."""
     return {
@@ -202,4 +222,5 @@ def _entry(decision: DecisionRequest) -> dict[str, Any]:
         "baseRevision": decision.base_revision,
         "action": decision.action,
         **({"reason": decision.reason} if decision.reason else {}),
+        **({"hold": decision.hold} if decision.hold else {}),
     }

@@ -30,7 +30,12 @@ TIMEOUT: Final = 5
 
 
 @click.command()
-@click.option("--dsn", envvar="ANABRANCH_DSN", show_envvar=True, help="Of the database, to check its schema too.")
+@click.option(
+    "--dsn",
+    envvar=["ANABRANCH_API_DSN", "ANABRANCH_DSN"],
+    show_envvar=True,
+    help="Of the database, to check its schema too.",
+)
 @click.option(
     "--system-namespace", envvar="ANABRANCH_SYSTEM_NAMESPACE", default=manifests.DEFAULT_NAMESPACE, show_default=True
 )
@@ -82,6 +87,10 @@ def _api(connection: Connection) -> Iterator[Finding]:
         )
         checks = Health.model_validate_json(answer.content, extra="ignore").checks
     except (httpx.HTTPError, httpx.InvalidURL) as error:
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            found = f"the certificate of {connection.url} is of no authority that is trusted here: {error}"
+            yield Finding("API", "problem", found, "set SSL_CERT_FILE to the authority's file (see Install)")
+            return
         yield Finding("API", "problem", f"{connection.url} does not answer: {error}", "start it, or mend the address")
     except ValidationError:
         yield Finding("API", "problem", f"{connection.url} answers, and is no Anabranch API", "mend the address")
@@ -116,26 +125,36 @@ def _token(connection: Connection) -> Iterator[Finding]:
 
 def _database(dsn: str | None) -> Iterator[Finding]:
     if not dsn:
-        yield Finding("database", "unknown", "no DSN given", "give --dsn, or set ANABRANCH_DSN")
+        yield Finding("database", "unknown", "no DSN given", "give --dsn, or set ANABRANCH_API_DSN")
         return
     try:
+        from anabranch.store import durability  # noqa: PLC0415
         from anabranch.store.database import Database  # noqa: PLC0415  (an agent's install has no Postgres driver)
         from anabranch.store.migrate import check  # noqa: PLC0415
     except ModuleNotFoundError as error:
         yield Finding("database", "unknown", f"{error.name} is not installed", "pip install 'anabranch[store]'")
         return
 
-    async def look() -> None:
+    async def look() -> tuple[durability.Promises, int]:
         database = await Database.open(dsn, application_name="anabranch doctor", max_size=1)
         try:
             async with database.connection() as conn:
                 await check(conn)
+                return await durability.promises(conn), await durability.waiting(conn, seconds=durability.LONG_SECONDS)
         finally:
             await database.close()
 
     try:
-        asyncio.run(look())
+        promises, waiting = asyncio.run(look())
     except AnabranchError as error:
         yield Finding("database", "problem", error.detail, error.hint)
-    else:
-        yield Finding("database", "ok", "reached, and at the schema of this release")
+        return
+    yield Finding("database", "ok", "reached, and at the schema of this release")
+    if waiting:
+        found = f"{waiting} commits wait for a synchronous standby of {promises.standbys}"
+        yield Finding("database", "problem", found, "bring a standby back; docs/high_availability.md")
+    elif promises.commit in {"off", "local"} and promises.standbys:
+        found = f"synchronous_commit is {promises.commit}: commits do not wait for {promises.standbys}"
+        yield Finding("database", "problem", found, "set it to on: what is acknowledged is to outlive the primary")
+    elif not promises.standbys:
+        yield Finding("database", "ok", "commits are on the primary alone: there is no synchronous standby")

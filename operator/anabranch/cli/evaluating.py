@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 
     from anabranch.client import AnabranchClient
     from anabranch.domain.evaluation_set import Statement
+    from anabranch.model.found import SearchMode
     from anabranch.model.recall import RecallTask
 
 BUILT_IN: Final = "built-in"
+
+_MODES: Final = click.Choice(["words", "hybrid"])
 
 LISTED: Final = 20
 """Ids of tasks that a person is shown; `-o json` has all."""
@@ -34,6 +37,8 @@ LISTED: Final = 20
 @click.option("--baseline", required=True, metavar="NAME", shell_complete=names("baselines"), help="What is asked.")
 @click.option("--generation", metavar="G", default="current", show_default=True, help="Of the Baseline.")
 @click.option("--against", metavar="G", help="An earlier generation: tell the change from it.")
+@click.option("--mode", type=_MODES, help="How to search.  [default: as the API is set up]")
+@click.option("--against-mode", type=_MODES, help="Another way: tell the change from it, or of both from --against.")
 @click.option("-k", "k", type=click.IntRange(1, RECALL_DEPTH), default=10, show_default=True, help="Hits that count.")
 @click.option("--floor", type=click.FloatRange(0, 1), metavar="R", help="Exit with 1 if recall at k is lower.")
 @output_option
@@ -45,6 +50,8 @@ def evaluate(
     baseline: str,
     generation: str,
     against: str | None,
+    mode: SearchMode | None,
+    against_mode: SearchMode | None,
     k: int,
     floor: float | None,
     output: str,
@@ -62,13 +69,14 @@ def evaluate(
         from anabranch.client.evaluation import evaluate as asked  # noqa: PLC0415  (httpx and pydantic)
         from anabranch.domain import recall  # noqa: PLC0415
 
-        later = await asked(client, namespace, baseline, tasks=tasks, ref=generation, k=k)
+        later = await asked(client, namespace, baseline, tasks=tasks, ref=generation, mode=mode, k=k)
         told = recall.report(later.outcomes, k=k)
         found: dict[str, Any] = {"generation": later.manifest.generation, "complete": later.complete, **asdict(told)}
         missed = [one.task.id for one in later.outcomes if one.task.counts and one.recall(k) < 1]
-        found |= {"against": None, "change": None, "missed": missed}
-        if against is not None:
-            earlier = await asked(client, namespace, baseline, tasks=tasks, ref=against, k=k)
+        found |= {"against": None, "against_mode": against_mode, "change": None, "missed": missed}
+        if against is not None or against_mode is not None:
+            ref, way = against or later.manifest.generation, against_mode or mode
+            earlier = await asked(client, namespace, baseline, tasks=tasks, ref=ref, mode=way, k=k)
             change = recall.change(earlier.outcomes, later.outcomes, k=k)
             found |= {"against": earlier.manifest.generation, "change": None if change is None else asdict(change)}
             found["complete"] &= earlier.complete
@@ -135,13 +143,18 @@ def report(found: dict[str, Any]) -> Iterator[str]:
         yield text
     if (change := found["change"]) is not None:
         yield (
-            f"change from generation {found['against']}: {change['mean']:+.3f} "
+            f"change from {_what(found)}: {change['mean']:+.3f} "
             f"(95 % interval {change['low']:+.3f} to {change['high']:+.3f})"
         )
-        yield from _listed("worse", change["worse"])
-        yield from _listed("better", change["better"])
+        yield from listed("worse", change["worse"])
+        yield from listed("better", change["better"])
     else:
-        yield from _listed("missed", found["missed"])
+        yield from listed("missed", found["missed"])
+
+
+def _what(found: dict[str, Any]) -> str:
+    way = f" by {found['against_mode']}" if found["against_mode"] else ""
+    return f"generation {found['against']}{way}"
 
 
 def _row(name: str, part: dict[str, Any]) -> list[str]:
@@ -149,7 +162,8 @@ def _row(name: str, part: dict[str, Any]) -> list[str]:
     return [visible(name), str(part["tasks"]), f"{part['recall']:.3f}", f"{part['recall_at_1']:.3f}", mrr]
 
 
-def _listed(what: str, tasks: Sequence[str]) -> Iterator[str]:
+def listed(what: str, tasks: Sequence[str]) -> Iterator[str]:
+    """A line that names the first of some tasks; none if there are none."""
     if tasks:
         more = f", and {len(tasks) - LISTED} more" if len(tasks) > LISTED else ""
         yield f"{what}: {', '.join(map(visible, tasks[:LISTED]))}{more}"

@@ -23,6 +23,12 @@ MINIMUM_MINOR: Final = 31
 TOLERANCE: Final = timedelta(minutes=1)
 """How much this machine's clock and the cluster's may differ."""
 
+PATIENCE: Final = timedelta(minutes=2)
+"""How long a resource may be on its way before that is worth a look."""
+
+RELEASE: Final = "app.kubernetes.io/name=anabranch"
+"""The label of all that the chart and the kustomize base make."""
+
 INSTALL: Final = "anabranch manifests | kubectl apply --server-side -f -"
 
 
@@ -55,6 +61,7 @@ def examine(connection: Connection, namespace: str) -> Iterator[Finding]:
         "definitions": _definitions,
         "review guard": _guard,
         "accounts": _accounts,
+        "pods": _pods,
         "operator": _leader,
         "baselines": _baselines,
         "branches": _branches,
@@ -124,6 +131,52 @@ def _accounts(connection: Connection, namespace: str) -> Iterator[Finding]:
             yield Finding("accounts", "problem", found, f"export ANABRANCH_AUDIENCE={wanted}")
 
 
+def _pods(connection: Connection, namespace: str) -> Iterator[Finding]:
+    kinds = (f"--namespace={namespace}", f"--selector={RELEASE}", "--output=json")
+    items = json.loads(connection.kubectl.run("get", "pods,jobs.batch", *kinds))["items"]
+    pods = [
+        item for item in items if item["kind"] == "Pod" and item["status"].get("phase") not in {"Succeeded", "Failed"}
+    ]
+    found = [problem for item in items if (problem := _failed(item))]
+    found += [problem for pod in pods if (problem := _unready(pod))]
+    for words, mend in found:
+        yield Finding("pods", "problem", words, mend)
+    if not found:
+        ready = f"{len(pods)} in {namespace}, all ready" if pods else f"none in {namespace}: the programs run elsewhere"
+        yield Finding("pods", "ok", ready)
+
+
+def _failed(item: dict[str, Any]) -> tuple[str, str] | None:
+    """What stands of a job of the release that failed for good, and what to do."""
+    name = item["metadata"]["name"]
+    failed = _condition(item, "Failed") if item["kind"] == "Job" else {}
+    if failed.get("status") != "True":
+        return None
+    return f"the Job {name} has failed: {failed.get('message', '')}", f"kubectl logs job/{name}, then upgrade again"
+
+
+def _unready(pod: dict[str, Any]) -> tuple[str, str] | None:
+    """What a pod waits for, and what to do; nothing of one that is ready, or on its way out."""
+    name, status = pod["metadata"]["name"], pod["status"]
+    if "deletionTimestamp" in pod["metadata"] or _condition(pod, "Ready").get("status") == "True":
+        return None
+    if (scheduled := _condition(pod, "PodScheduled")).get("status") == "False":
+        return f"{name} has no node", scheduled.get("message", "")
+    for container in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
+        waiting = container.get("state", {}).get("waiting", {})
+        if waiting and waiting["reason"] not in {"ContainerCreating", "PodInitializing"}:
+            mend = waiting.get("message") or f"kubectl logs {name} --container={container['name']} --previous"
+            return f"{name}: {waiting['reason']}", mend
+        if container["name"] == "schema" and "running" in container.get("state", {}):
+            mend = f"kubectl logs {name} --container=schema says for what; then look at the migration's Job"
+            return f"{name} waits for the schema", mend
+    return f"{name} is not ready", f"kubectl logs {name}"
+
+
+def _condition(item: dict[str, Any], kind: str) -> dict[str, Any]:
+    return next((each for each in item["status"].get("conditions", ()) if each["type"] == kind), {})
+
+
 def _leader(connection: Connection, namespace: str) -> Iterator[Finding]:
     text = connection.kubectl.run("get", "lease", manifests.LEASE, f"--namespace={namespace}", "--output=json")
     spec = json.loads(text)["spec"]
@@ -142,18 +195,33 @@ def _baselines(connection: Connection, _namespace: str) -> Iterator[Finding]:
     items = connection.kubectl.get("baselines", everywhere=True, managed=True)
     yield Finding("baselines", "ok", f"{len(items)} in the cluster")
     yield from _stalled("baselines", items)
+    yield from _waiting("baselines", items)
     for item in items:
         if shared := shared_pin(item):
             yield Finding("baselines", "problem", f"{_name(item)}: {shared[0]}", shared[1])
         for condition in take(item, "status.conditions") or ():
             if condition["type"] == "ConsolidationPaused" and condition["status"] == "True":
                 yield Finding("baselines", "ok", f"{_name(item)} is paused: {condition['message']}")
+            elif _speaks(condition):
+                yield Finding(
+                    "baselines",
+                    "problem",
+                    f"{_name(item)}: {condition['type']} ({condition['reason']})",
+                    condition["message"],
+                )
+
+
+def _speaks(condition: dict[str, Any]) -> bool:
+    """Whether a condition tells of something to mend though the Baseline is ready: publications may wait for it."""
+    lacking = condition["type"] in {"RecallTasksUnavailable", "ProposalsUnavailable"} and condition["status"] == "True"
+    return bool(lacking or condition["reason"] == "BackupFailed")
 
 
 def _branches(connection: Connection, _namespace: str) -> Iterator[Finding]:
     items = connection.kubectl.get("branches", everywhere=True)
     yield Finding("branches", "ok", f"{len(items)} in the cluster")
     yield from _stalled("branches", items)
+    yield from _waiting("branches", items)
 
 
 def _jobs(connection: Connection, _namespace: str) -> Iterator[Finding]:
@@ -172,6 +240,17 @@ def _stalled(check: str, items: list[dict[str, Any]]) -> Iterator[Finding]:
         if status.get("observedGeneration", -1) < item["metadata"]["generation"]:
             found = f"{_name(item)}: its newest spec was not seen yet"
             yield Finding(check, "problem", found, "see whether the operator runs; read its log")
+
+
+def _waiting(check: str, items: list[dict[str, Any]]) -> Iterator[Finding]:
+    for item in items:
+        condition = _condition({"status": item.get("status", {})}, "Reconciling")
+        if condition.get("status") != "True":
+            continue
+        since = datetime.now(UTC) - datetime.fromisoformat(condition["lastTransitionTime"])
+        if since > PATIENCE:
+            found = f"{_name(item)}: {condition['reason']}, for {since // timedelta(minutes=1)} minutes"
+            yield Finding(check, "problem", found, condition["message"])
 
 
 def _name(item: dict[str, Any]) -> str:

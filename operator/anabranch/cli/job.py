@@ -12,6 +12,7 @@ from anabranch.cli.completion import names
 from anabranch.cli.connection import Connection, cluster_options, connection_options
 from anabranch.cli.lazy import LazyGroup
 from anabranch.cli.output import cell, moment, output_option, show, table, take
+from anabranch.domain.wording import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +33,7 @@ COLUMNS: Final = {
 }
 
 COMMANDS: Final = {
+    "merge": ("anabranch.cli.merging:merge", "Propose one text made of several candidates."),
     "review": ("anabranch.cli.review:review", "Accept or reject candidates, as yourself."),
 }
 
@@ -65,6 +67,8 @@ def show_(name: str, output: str, connection: Connection) -> None:
         return {
             "job": as_json(await client.job(namespace, name)),
             "candidates": [as_json(candidate) async for candidate in client.candidates(namespace, name)],
+            "reviews": [as_json(entry) for entry in await client.reviews(namespace, name)],
+            "merges": [as_json(merge) for merge in await client.merges(namespace, name)],
             "transitions": [as_json(step) for step in await client.transitions(namespace, name)],
         }
 
@@ -88,15 +92,28 @@ def report(found: dict[str, Any]) -> Iterator[str]:
         ("published as", "published_baseline_id"),
         ("last error", "last_error"),
         ("tried again at", "retry_at"),
+        ("trace", "trace_id"),
     ):
-        if job[member]:
+        if job.get(member):
             yield f"{title:<14} {job[member]}"
     for candidate in found["candidates"]:
         yield ""
-        yield from describe(candidate)
+        yield from describe(candidate, found["reviews"])
+    yield from _unmade(found["merges"])
     steps = [
         [moment(step["at"]), step["from_state"] or "", step["to_state"], cell(step["attempt"]), cell(step["detail"])]
         for step in found["transitions"]
     ]
     yield ""
     yield table(["at", "from", "to", "attempt", "detail"], steps)
+
+
+def _unmade(merges: list[dict[str, Any]]) -> Iterator[str]:
+    """The merges that are no candidates: yet, or for good."""
+    for merge in merges:
+        if merge["state"] != "made":
+            sides = [*merge["inputs"], *(["the record"] if merge["with_record"] else [])]
+            became = f"no candidate: {visible(merge['detail'])}" if merge["state"] == "void" else "no candidate yet"
+            yield ""
+            yield f"{click.style(visible(merge['key']), bold=True)}  {became}"
+            yield f"  a {merge['origin']} of {', '.join(sides)}, by {visible(merge['author'])}"

@@ -61,17 +61,27 @@ class Kubectl:
     options: tuple[str, ...] = ()
     path: str | None = None
 
-    def run(self, *arguments: str, stdin: str | None = None) -> str:
-        """Run kubectl and return what it printed.
+    @property
+    def program(self) -> str:
+        """Where it is.
 
         Raises:
-            AnabranchError: In kubectl's words; the class tells forbidden, absent and conflict apart.
+            UnavailableError: If it is nowhere.
         """
         program = self.path or shutil.which("kubectl")
         if program is None:
             raise UnavailableError(
                 "kubectl is not on PATH.", hint="Install kubectl; `make dev` prints where it has one."
             )
+        return program
+
+    def run(self, *arguments: str, stdin: str | None = None) -> str:
+        """Run kubectl and return what it printed.
+
+        Raises:
+            AnabranchError: In kubectl's words; the class tells forbidden, absent and conflict apart.
+        """
+        program = self.program
         where = ("--namespace", self.namespace) if self.namespace else ()
         try:
             done = subprocess.run(  # noqa: S603  (kubectl, found on PATH; no shell)

@@ -36,6 +36,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "ui": ("anabranch.cli.ui:command", "Open the review page in your browser, through your kubeconfig."),
     "doctor": ("anabranch.cli.doctor:command", "Say what an installation lacks, and how to mend it."),
     "manifests": ("anabranch.cli.manifests:command", "Print what an installation applies to the cluster."),
+    "backup": ("anabranch.cli.backup:command", "List, check, make and restore backups, at the database."),
     "migrate": ("anabranch.cli.migrate:command", "Bring the database to this version's schema."),
     "operator": ("anabranch.cli.run_operator:command", "Run the operator."),
     "api": ("anabranch.cli.run_api:command", "Run the HTTP API."),
@@ -47,6 +48,7 @@ EXTRAS: Final = {
     "demo": "dev",
     "dev": "dev",
     "migrate": "store",
+    "backup": "operator",
     "operator": "operator",
     "api": "api",
     "retire": "operator",
@@ -87,7 +89,10 @@ def run(arguments: Sequence[str] | None = None, *, program: str = "anabranch") -
         error.show()
         return error.exit_code
     except AnabranchError as error:
-        click.echo(f"Error: {error.detail}" + (f"\n{error.hint}" if error.hint else ""), err=True)
+        from anabranch.domain.wording import visible  # noqa: PLC0415  (the help need not wait for it)
+
+        # An error may quote what others wrote, or come from a server that is not what it seems.
+        click.echo(visible(f"Error: {error.detail}" + (f"\n{error.hint}" if error.hint else "")), err=True)
     except BrokenPipeError:
         # Whoever read our output has seen enough (`| head`); Python must not try again when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from anabranch.client import AnabranchClient
+    from anabranch.model.found import SearchMode
+
+_WORDS_ALONE: Final = {"off": "this installation has no embedder", "unavailable": "the embedder does not answer"}
 
 
 @click.command()
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
 @click.option("--baseline", metavar="NAME", shell_complete=names("baselines"), help="Where to search,")
 @click.option("--branch", metavar="NAME", shell_complete=names("branches"), help="or the branch of your own.")
 @click.option("--generation", metavar="G", help="Of the Baseline.  [default: the current one]")
+@click.option(
+    "--mode", type=click.Choice(["words", "hybrid"]), help="hybrid: by meaning, too.  [default: as the API is set up]"
+)
 @click.option(
     "--limit", type=click.IntRange(1, SEARCH_PAGE_MAX), default=SEARCH_PAGE_DEFAULT, show_default=True, help="Hits."
 )
@@ -34,13 +40,15 @@ def command(
     baseline: str | None,
     branch: str | None,
     generation: str | None,
+    mode: SearchMode | None,
     limit: int,
     output: str,
     connection: Connection,
 ) -> None:
     """Search a Baseline as of a generation, or what a branch of your own sees.
 
-    Records that have any of the words are found; those come first that have rare ones, often, in few words.
+    Records that have any of the words are found; those come first that have rare ones, often, in few words. A hybrid
+    search also finds records that say much the same in other words, where the installation has an embedder.
     """
     if (baseline is None) == (branch is None):
         raise click.UsageError("Give --baseline or --branch.")
@@ -50,8 +58,10 @@ def command(
 
     async def ask(client: AnabranchClient, namespace: str) -> Any:
         if branch is not None:
-            return as_json(await client.search_branch(namespace, branch, text, limit=limit))
-        found = await client.search(namespace, baseline or "", text, ref=generation or "current", limit=limit)
+            return as_json(await client.search_branch(namespace, branch, text, mode=mode, limit=limit))
+        found = await client.search(
+            namespace, baseline or "", text, ref=generation or "current", mode=mode, limit=limit
+        )
         return as_json(found)
 
     page = call(connection, ask)
@@ -60,6 +70,12 @@ def command(
         return
     for line in report(page):
         click.echo(line)
+    if mode == "hybrid" and page["mode"] == "words":
+        click.echo(f"Searched by words alone: {_WORDS_ALONE.get(page['words_alone'], 'an older API')}.", err=True)
+    if page["without_vector"]:
+        click.echo(
+            f"{page['without_vector']} records have no vector yet, and were looked at for their words.", err=True
+        )
     if not page["complete"]:
         through = page["indexed_through"]
         click.echo(f"Not everything was looked at: the index has come to generation {through}.", err=True)
@@ -73,6 +89,7 @@ def report(page: dict[str, Any]) -> Iterator[str]:
         if number:
             yield ""
         layer = "  private" if hit["layer"] == "private" else ""
+        layer += "  by meaning" if hit["found_by"] == ["meaning"] else ""
         key = click.style(visible(hit["key"]), bold=True)
         yield f"{hit['score']:7.2f}  {key}  revision {hit['revision']}  scope {hit['scope']}{layer}"
         yield f"         {marked(hit['snippet'])}"

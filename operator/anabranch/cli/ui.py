@@ -12,6 +12,7 @@ import uvicorn
 
 from anabranch.cli.connection import Connection, connection_options
 from anabranch.cli.desk import KubectlDesk
+from anabranch.cli.forwarding import reached
 from anabranch.cli.output import hint
 from anabranch.web.app import create
 from anabranch.web.local import HOST, LocalGate
@@ -29,10 +30,12 @@ def command(port: int, connection: Connection, *, no_browser: bool) -> None:
     Nothing is logged in to. Pages read by a token, such as one that --service-account mints; a decision is made by your
     kubectl, as yourself. The page opens by its link only, on this machine only, for as long as the command runs.
 
+    Without --url the API's port is forwarded from its Service by your kubectl, for as long as the command runs.
+
     Without -n it shows every namespace with a Baseline that you may list.
     """
-    desk = KubectlDesk(connection)
-    with socket.create_server((HOST, port)) as listening:
+    with reached(connection) as near, socket.create_server((HOST, port)) as listening:
+        desk = KubectlDesk(near)
         gate = LocalGate(desk, port=listening.getsockname()[1])
         click.echo(gate.link)
         hint("Whoever has this link decides as you. Ctrl+C ends it.")

@@ -16,13 +16,13 @@ from anabranch.model.answers import (
     DiffPage,
     EventPage,
     ManifestPage,
-    Quality,
     RecordPage,
-    SearchPage,
 )
 from anabranch.model.errors import NotFoundError
+from anabranch.model.found import SearchMode, SearchPage
 from anabranch.model.limits import PAGE_MAX
 from anabranch.model.objects import BaselineManifest, PublishedFact
+from anabranch.model.quality import Quality
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -123,6 +123,7 @@ class BaselineCalls(Transport):
         text: str,
         *,
         ref: str | int = "current",
+        mode: SearchMode | None = None,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> SearchPage:
@@ -133,10 +134,11 @@ class BaselineCalls(Transport):
             name: Of the Baseline.
             text: Words; nothing in them is an operator.
             ref: The manifest.
+            mode: ``words``, or ``hybrid``: by meaning too. The answer says how it was; None: as the installation says.
             limit: Hits at most; ten unless given.
             cursor: ``next_cursor`` of the page before.
         """
-        query = {"q": text, "generation": ref, "limit": limit, "cursor": cursor}
+        query = {"q": text, "generation": ref, "mode": mode, "limit": limit, "cursor": cursor}
         return await self.get(SearchPage, path(namespace, "baselines", name, "search"), query=query)
 
     async def quality(self, namespace: str, name: str, *, ref: str | int | None = None, history: int = 0) -> Quality:

@@ -19,11 +19,11 @@ from anabranch.model.answers import (
     EvidenceState,
     PrivatePage,
     PrivateRecord,
-    SearchPage,
     ViewedRecord,
 )
 from anabranch.model.canonical import canonical_bytes, hash_text, sha256
 from anabranch.model.errors import NotFoundError
+from anabranch.model.found import SearchMode, SearchPage
 from anabranch.model.objects import BranchManifest, FindingBatch, Publication, Receipt, batch_hash
 from anabranch.model.requests import PrivateWrite
 
@@ -133,8 +133,15 @@ class BranchCalls(Transport):
         """
         return await self.get(ViewedRecord, path(namespace, "branches", branch, "view", key), query={"layer": layer})
 
-    async def search_branch(
-        self, namespace: str, branch: str, text: str, *, limit: int | None = None, cursor: str | None = None
+    async def search_branch(  # noqa: PLR0913  (all but the place by keyword)
+        self,
+        namespace: str,
+        branch: str,
+        text: str,
+        *,
+        mode: SearchMode | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
     ) -> SearchPage:
         """What the branch sees that answers some words best: its private records, else those of its parent.
 
@@ -142,10 +149,11 @@ class BranchCalls(Transport):
             namespace: Of the branch.
             branch: Its id or resource name.
             text: Words; nothing in them is an operator.
+            mode: ``words``, or ``hybrid``: by meaning too. The answer says how it was; None: as the installation says.
             limit: Hits at most; ten unless given.
             cursor: ``next_cursor`` of the page before.
         """
-        query = {"q": text, "limit": limit, "cursor": cursor}
+        query = {"q": text, "mode": mode, "limit": limit, "cursor": cursor}
         return await self.get(SearchPage, path(namespace, "branches", branch, "search"), query=query)
 
     async def base_revision(self, namespace: str, branch: str, key: str) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from anabranch.client.baselines import BaselineCalls
-    from anabranch.model.answers import SearchPage
+    from anabranch.model.found import SearchMode, SearchPage
     from anabranch.model.objects import BaselineManifest
     from anabranch.model.recall import RecallTask
 
@@ -47,6 +47,7 @@ async def evaluate(  # noqa: PLR0913  (all but the place by keyword)
     *,
     tasks: Sequence[RecallTask],
     ref: str | int = "current",
+    mode: SearchMode | None = None,
     k: int,
 ) -> Evaluation:
     """Ask a generation of a Baseline all tasks of a set.
@@ -57,6 +58,7 @@ async def evaluate(  # noqa: PLR0913  (all but the place by keyword)
         name: Of the Baseline.
         tasks: The set.
         ref: The manifest: a generation, a baseline id, ``current`` or ``head``.
+        mode: ``words`` or ``hybrid``; None: as the installation says.
         k: Hits that are looked at, up to `anabranch.model.limits.RECALL_DEPTH`.
     """
     manifest = await client.manifest(namespace, name, ref)
@@ -64,7 +66,7 @@ async def evaluate(  # noqa: PLR0913  (all but the place by keyword)
 
     async def ask(task: RecallTask) -> tuple[recall.Outcome, bool]:
         async with turns:
-            page = await client.search(namespace, name, task.query, ref=manifest.generation, limit=k)
+            page = await client.search(namespace, name, task.query, ref=manifest.generation, mode=mode, limit=k)
             texts = {key: await said(key) for key in _to_read(task, page)}
         hits = [recall.Hit(hit.key, hit.score) for hit in page.items]
         return recall.judge(task, hits, texts=texts), page.complete

@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anabranch.client.transport import Transport, parse, path
-from anabranch.model.answers import (
+from anabranch.model.merging import Draft, DraftRequest, Merge, MergePage
+from anabranch.model.objects import ConsolidationJob
+from anabranch.model.requests import ReviewRequest
+from anabranch.model.reviewing import (
+    CandidateGroup,
     CandidatePage,
+    GroupPage,
     JobPage,
     ReviewAnswer,
     ReviewEntry,
@@ -14,14 +19,16 @@ from anabranch.model.answers import (
     Transition,
     TransitionPage,
 )
-from anabranch.model.objects import ConsolidationJob
-from anabranch.model.requests import ReviewRequest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+    import httpx
+    from pydantic import BaseModel, JsonValue
+
+    from anabranch.model.merging import MergeRequest
     from anabranch.model.objects import JobState, KnowledgeCandidate
-    from anabranch.model.requests import DecisionRequest
+    from anabranch.model.requests import DecisionRequest, GroupDecisionRequest
 
 
 class JobCalls(Transport):
@@ -51,6 +58,11 @@ class JobCalls(Transport):
             for item in page.items:
                 yield item
 
+    async def groups(self, namespace: str, job: str) -> list[CandidateGroup]:
+        """Near-identical candidates of a job that wait, gathered: each group may be decided as one."""
+        pages = self.pages(GroupPage, path(namespace, "jobs", job, "groups"))
+        return [item async for page in pages for item in page.items]
+
     async def cited_evidence(self, namespace: str, job: str, locator: str) -> tuple[bytes, str]:
         """The bytes of evidence that a candidate of a job cites, by its locator or digest, and their media type.
 
@@ -71,14 +83,52 @@ class JobCalls(Transport):
         pages = self.pages(ReviewPage, path(namespace, "jobs", job, "review"))
         return [item async for page in pages for item in page.items]
 
-    async def review(self, namespace: str, job: str, decisions: Sequence[DecisionRequest]) -> ReviewAnswer:
-        """Decide on candidates of a job, as yourself; all decisions are recorded, or none.
+    async def merge(self, namespace: str, job: str, merge: MergeRequest) -> Merge:
+        """Propose one text of several candidates of a job, as yourself; the same again is the same merge.
+
+        It becomes a candidate under its ``candidate_id``, for others than you to decide.
+
+        Raises:
+            ForbiddenError: If you may not decide on this job.
+            ConflictError: If they cannot be made one of, or wait no more.
+        """
+        answer = await self._write(path(namespace, "jobs", job, "merges"), merge)
+        return parse(Merge, answer)
+
+    async def merges(self, namespace: str, job: str) -> list[Merge]:
+        """What was proposed to make of a job's candidates, the oldest first, and what became of it."""
+        pages = self.pages(MergePage, path(namespace, "jobs", job, "merges"))
+        return [item async for page in pages for item in page.items]
+
+    async def put_draft(self, namespace: str, job: str, content: JsonValue) -> str:
+        """Keep a text for a merge in a job's ``spec.reviews``, which names it by the hash that this gives.
+
+        Raises:
+            ConflictError: If the job does not wait for a review.
+        """
+        answer = await self._write(path(namespace, "jobs", job, "drafts"), DraftRequest(content=content))
+        return parse(Draft, answer).content_hash
+
+    async def _write(self, place: str, body: BaseModel) -> httpx.Response:
+        headers = {"Content-Type": "application/json"}
+        return await self.send("POST", place, body=body.model_dump_json().encode(), headers=headers)
+
+    async def review(
+        self,
+        namespace: str,
+        job: str,
+        decisions: Sequence[DecisionRequest] = (),
+        *,
+        groups: Sequence[GroupDecisionRequest] = (),
+    ) -> ReviewAnswer:
+        """Decide on candidates of a job, or on groups of them, as yourself; all decisions are recorded, or none.
 
         Raises:
             ForbiddenError: If you may not; with code ``SelfReview``: if you wrote one of them.
-            ConflictError: With code ``ReviewStale``: if one is not what you saw.
+            ConflictError: With code ``ReviewStale``: if one is not what you saw; with ``GroupMixed``: if a group cannot
+                be accepted as one.
         """
-        body = ReviewRequest(decisions=tuple(decisions)).model_dump_json().encode()
+        body = ReviewRequest(decisions=tuple(decisions), groups=tuple(groups)).model_dump_json().encode()
         response = await self.send(
             "POST",
             path(namespace, "jobs", job, "review"),

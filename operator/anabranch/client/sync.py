@@ -182,7 +182,11 @@ class SyncClient(_Waiting):
     cited_evidence = _call(AnabranchClient.cited_evidence)
     transitions = _call(AnabranchClient.transitions)
     reviews = _call(AnabranchClient.reviews)
+    groups = _call(AnabranchClient.groups)
     review = _call(AnabranchClient.review)
+    merge = _call(AnabranchClient.merge)
+    merges = _call(AnabranchClient.merges)
+    put_draft = _call(AnabranchClient.put_draft)
 
     memory = _call(AnabranchClient.memory)
     memory_section = _call(AnabranchClient.memory_section)

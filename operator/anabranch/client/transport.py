@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import ipaddress
 import random
+import ssl
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -16,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from anabranch import __version__
 from anabranch.client.errors import error_of
+from anabranch.client.traced import name_span
 from anabranch.domain.backoff import delay
 from anabranch.model.errors import AnabranchError, UnauthenticatedError, UnavailableError
 from anabranch.model.misfits import misfits, told
@@ -64,16 +66,18 @@ class Transport:
         token: Shown as it is.
         token_file: Read anew for each request.
         timeout: Seconds to wait for a connection, and between two pieces of an answer.
+        authority: Who signs the API's certificate, as PEM; None: whoever this machine, or SSL_CERT_FILE, trusts.
         through: What carries the requests in the place of sockets: an application in this process, which is asked once.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (all but the address by keyword)
         self,
         url: str,
         *,
         token: str | None = None,
         token_file: Path | None = None,
         timeout: float = 30.0,
+        authority: str | None = None,
         through: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._attempts = ATTEMPTS if through is None else 1
@@ -83,9 +87,9 @@ class Transport:
             auth=_Bearer(token, token_file),
             timeout=timeout,
             headers={"User-Agent": f"anabranch/{__version__}", "Anabranch-Protocol": PROTOCOL},
-            # SSL_CERT_FILE counts in any case: a port may be forwarded to the API. Where no socket leads, authorities
-            # would be read for nothing, and that stops the process for tens of milliseconds.
-            verify=httpx.create_ssl_context() if through is None else False,
+            event_hooks={"request": [name_span]},
+            # SSL_CERT_FILE counts in any case: a port may be forwarded to the API.
+            verify=_trust(url, authority) if through is None else False,
             trust_env=not is_loopback(url),  # a proxy of the environment is for servers elsewhere
         )
         self._timeout = timeout
@@ -232,6 +236,13 @@ def _encoded(part: str | int) -> str:
     text = quote(str(part), safe="")
     # As segments of their own these two would be taken for steps up the path.
     return text.replace(".", "%2E") if text in {".", ".."} else text
+
+
+def _trust(url: str, authority: str | None) -> ssl.SSLContext:
+    """Whose certificates count: nobody's where no TLS is spoken, for to read authorities takes tens of milliseconds."""
+    if authority is not None:
+        return ssl.create_default_context(cadata=authority)
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if urlsplit(url).scheme == "http" else httpx.create_ssl_context()
 
 
 def pause(attempt: int) -> float:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from anabranch.consolidation import telling
 from anabranch.consolidation.outcomes import counts
-from anabranch.store import candidates, jobs, leases, lines, openings, outbox, retractions, reviews
+from anabranch.store import candidates, jobs, leases, lines, merges, openings, outbox, recall, retractions, reviews
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -27,6 +27,8 @@ NOTHING_TO_PUBLISH: Final = "NothingToPublish"
 
 AT_ONCE: Final = timedelta()
 
+_ALL_DECIDED: Final = "all that it was to be made of had been decided when it came"
+
 
 async def leave(  # noqa: PLR0913  (what the step has found out)
     services: Services,
@@ -36,6 +38,8 @@ async def leave(  # noqa: PLR0913  (what the step has found out)
     settled: Sequence[CandidateRow],
     revision: int,
     known: Collection[str] = (),
+    hold: recall.NewHold | None = None,
+    why: str = "",
 ) -> JobRow | None:
     """Save what was decided on a job's candidates, and move the job to where they take it.
 
@@ -46,6 +50,8 @@ async def leave(  # noqa: PLR0913  (what the step has found out)
         settled: Its other candidates.
         revision: The line's, as of the head that they were compared with.
         known: Ids of those whose conflict their branch was told of before.
+        hold: What the recall gate holds the job for; all that was accepted is waiting then.
+        why: What the log says of it.
 
     Returns:
         The job, held, in ``publishing``; or None when there is nothing more to do now.
@@ -66,11 +72,13 @@ async def leave(  # noqa: PLR0913  (what the step has found out)
                 conn,
                 job=job,
                 to_state="awaiting_review",
-                reason="AwaitingReview",
-                detail=f"{len(waiting)} of {len(rows)} candidates wait for a review",
+                reason="AwaitingReview" if hold is None else hold.reason,
+                detail=why or f"{len(waiting)} of {len(rows)} candidates wait for a review",
                 counts=counts(rows, job),
                 release=True,
             )
+            if hold is not None:
+                await recall.hold(conn, line=job.line, job_id=job.job_id, hold=hold)
             moved = None
             await _wake_if_moved(conn, job, revision=revision)
         else:
@@ -85,6 +93,9 @@ async def leave(  # noqa: PLR0913  (what the step has found out)
                 counts=counts(rows, job, held=len(waiting)),
                 held_job=held_job,
             )
+            if not waiting:
+                # Whoever knocks from here on is told that the job has gone on.
+                await merges.void_requested(conn, line=job.line, job_id=job.job_id, detail=_ALL_DECIDED)
             if not accepted:
                 await finished(conn, job)
     announce(services.db)
@@ -127,7 +138,9 @@ async def split(conn: Connection, job: JobRow, waiting: Sequence[CandidateRow], 
         raise leases.fenced(job)
     ids = [row.candidate_id for row in waiting]
     await candidates.move(conn, line=job.line, from_job=job.job_id, to_job=held.job_id, candidate_ids=ids)
-    if await reviews.follow(conn, line=job.line, from_job=job.job_id, to_job=held.job_id, candidate_ids=ids):
+    said = await reviews.follow(conn, line=job.line, from_job=job.job_id, to_job=held.job_id, candidate_ids=ids)
+    written = await merges.follow(conn, line=job.line, from_job=job.job_id, to_job=held.job_id)
+    if said or written:
         await jobs.wake(conn, line=held.line, job_id=held.job_id)
     await _wake_if_moved(conn, held, revision=revision)
     return held.name

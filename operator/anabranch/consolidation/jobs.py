@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from anabranch.branches import waits
+from anabranch.consolidation import grouping, merging
 from anabranch.model.canonical import hash_bytes
 from anabranch.model.ids import LineId, new_job_id
 from anabranch.model.limits import BULK_BATCHES
 from anabranch.store import branches, jobs, openings, reviews, waiting
+from anabranch.telemetry import of_operator as telemetry
 
 if TYPE_CHECKING:
     from anabranch.kube.guard import ReviewGuard
@@ -75,8 +77,8 @@ async def forget(db: Database, *, namespace: str, name: str, uid: str) -> None:
 
 
 async def _take_reviews(db: Database, job: JobRow, resource: ConsolidationJobResource) -> bool:
-    """Take over the decisions that stand in a resource, and wake the job if they changed; both or neither."""
-    decisions = [
+    """Take over the decisions and merges of a resource, and wake the job if they changed; both or neither."""
+    singly = [
         reviews.Decision(
             candidate_id=decision.candidate_id,
             reviewer=review.reviewer,
@@ -84,21 +86,56 @@ async def _take_reviews(db: Database, job: JobRow, resource: ConsolidationJobRes
             base_revision=int(decision.base_revision),
             action=decision.action,
             reason=decision.reason or "",
+            hold=decision.hold,
         )
         for review in resource.spec.reviews
         for decision in review.decisions
     ]
+    on_groups = [
+        grouping.GroupDecision(
+            group_id=decision.group_id,
+            reviewer=review.reviewer,
+            digest=decision.digest,
+            action=decision.action,
+            reason=decision.reason or "",
+        )
+        for review in resource.spec.reviews
+        for decision in review.groups or ()
+    ]
     async with db.transaction() as conn:
-        changed = await reviews.sync_resource(
+        noted = await reviews.sync_resource(
             conn,
             line=job.line,
             job_id=job.job_id,
             observed_generation=resource.generation,
-            decisions=decisions,
+            # What somebody says of one candidate comes after what they say of its group, and so counts.
+            decisions=[*await grouping.in_resource(conn, job, on_groups), *singly],
         )
+        changed = bool(noted)
+        if job.finished_at is None and await merging.claim(conn, job, _claims(resource)):
+            changed = True
         if changed:
             await jobs.wake(conn, line=job.line, job_id=job.job_id)
+    named = {(decision.candidate_id, decision.reviewer) for decision in singly}
+    for decision in noted:
+        made = "single" if (decision.candidate_id, decision.reviewer) in named or not on_groups else "group"
+        telemetry.DECISIONS.labels(decision.action, made).inc()
     return changed
+
+
+def _claims(resource: ConsolidationJobResource) -> list[merging.Claim]:
+    """The merges that stand in a resource, each in its author's own entry."""
+    return [
+        merging.Claim(
+            author=review.reviewer,
+            content_hash=hash_bytes(merge.content_hash),
+            inputs=tuple(merge.inputs),
+            base_revision=int(merge.base_revision),
+            with_record=bool(merge.with_record),
+        )
+        for review in resource.spec.reviews
+        for merge in review.merges or ()
+    ]
 
 
 async def _register(db: Database, resource: ConsolidationJobResource) -> JobRow | None:

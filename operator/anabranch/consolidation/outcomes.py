@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from anabranch.domain.conflict import Assessment, assess
 from anabranch.domain.facts import FACT_SOURCES, Fact, union
 from anabranch.domain.policy import ReviewPolicy
 from anabranch.domain.publication import marked_sources, same_statement
 from anabranch.store import candidates, lines, records
+from anabranch.telemetry.of_operator import SETTLED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from anabranch.store.candidates import CandidateRow
     from anabranch.store.database import Connection
     from anabranch.store.jobs import JobRow
     from anabranch.store.lines import LineState
     from anabranch.store.records import RecordRow
+
+
+MERGED: Final = "Merged"
+"""Why a candidate goes no further that went into an accepted merge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +106,49 @@ def marked(row: CandidateRow, state: Any, reason: str = "", detail: str = "") ->
     return replace(row, state=state, reason=reason, detail=detail)
 
 
+def went_into(merges: Iterable[CandidateRow], rows: Iterable[CandidateRow]) -> dict[str, CandidateRow]:
+    """Which of some merges a candidate is part of, straight or by way of merges that went into it; by candidate id.
+
+    Args:
+        merges: The candidates of one job of which those that are merges are looked at.
+        rows: All of the job's.
+    """
+    made_of = {row.candidate_id: row.inputs or () for row in rows if row.origin == "merge"}
+    found: dict[str, CandidateRow] = {}
+    for merge in merges:
+        parts = list(made_of.get(merge.candidate_id, ()))
+        while parts:
+            part = parts.pop()
+            if part not in found:
+                found[part] = merge
+                parts += made_of.get(part, ())
+    return found
+
+
+def reopened(
+    decided: Sequence[CandidateRow], settled: Sequence[CandidateRow]
+) -> tuple[list[CandidateRow], list[CandidateRow]]:
+    """The same, with what had gone into accepted merges that are not published after all open again.
+
+    Args:
+        decided: A job's candidates that were accepted, as they are to be.
+        settled: Its other candidates.
+
+    Returns:
+        Those that change, and the rest.
+    """
+    merges = went_into((row for row in decided if row.state in ("waiting", "rejected")), [*decided, *settled])
+    again, rest = [], []
+    for row in settled:
+        merge = merges.get(row.candidate_id) if (row.state, row.reason) == ("rejected", MERGED) else None
+        if merge is None:
+            rest.append(row)
+        else:
+            detail = f"candidate {merge.candidate_id}, which it went into, was not published"
+            again.append(marked(row, "waiting", "MergeNotPublished", detail))
+    return [*decided, *again], rest
+
+
 def counts(rows: Collection[CandidateRow], job: JobRow | None = None, *, held: int = 0) -> dict[str, int]:
     """How many of a job's candidates went which way.
 
@@ -126,6 +174,12 @@ def tallied(
         "conflicting": max(conflicting, before.get("conflicting", 0)),
         "held": held + before.get("held", 0),
     }
+
+
+def tell(rows: Iterable[CandidateRow], *, by: Literal["policy", "reviewers"]) -> None:
+    """Count candidates that were accepted or rejected just now, and by whom, in the operator's metrics."""
+    for outcome, count in Counter(row.state for row in rows if row.state in ("accepted", "rejected")).items():
+        SETTLED.labels(outcome, by).inc(count)
 
 
 async def waiting_keys(conn: Connection, rows: Sequence[CandidateRow]) -> dict[str, str]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from anabranch.consolidation import permits, withdrawing
-from anabranch.consolidation.outcomes import Head, cited, compared, marked, policy_of, read_head
+from anabranch.consolidation import gating, permits, withdrawing
+from anabranch.consolidation.outcomes import Head, cited, compared, marked, policy_of, read_head, reopened
 from anabranch.consolidation.reviewing import overruled
 from anabranch.domain import lineage
 from anabranch.domain.publication import Plan, Room, plan
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from anabranch.store.candidates import CandidateRow
     from anabranch.store.database import Connection
     from anabranch.store.jobs import JobRow
+    from anabranch.store.recall import Gate, Hold
     from anabranch.store.retractions import Statement
     from anabranch.store.reviews import ReviewRow
 
@@ -40,7 +41,8 @@ class Share:
 
     Attributes:
         job: The job.
-        decided: Its accepted candidates as they are to be afterwards.
+        decided: Its accepted candidates as they are to be afterwards, and what is open again because one of them is not
+            published.
         settled: Its other candidates.
     """
 
@@ -70,6 +72,8 @@ class Group:
         job_ids: The jobs that it was decided about, those among them that have failed.
         reviews: How many entries these jobs' reviews had then.
         failed: Jobs whose authors' grants could not be asked, with the reason.
+        gate: What the Baseline asks of its recall; None: nothing.
+        holds: What the jobs were held for by that, by job id.
         added: Candidates that are not stored yet (see `withdrawing.complete`).
         reinstated: What the plan publishes again that was withdrawn.
     """
@@ -80,6 +84,8 @@ class Group:
     job_ids: list[str]
     reviews: int
     failed: dict[str, Exception]
+    gate: Gate | None = None
+    holds: Mapping[str, Hold] = field(default_factory=dict)
     added: Sequence[CandidateRow] = ()
     reinstated: Collection[Statement] = ()
 
@@ -116,7 +122,9 @@ async def decide(services: Services, jobs: Sequence[JobRow]) -> Group:
         rows[jobs[0].job_id] = completed.rows
         # Counted first: a decision that comes between the two is then one too many, and all is planned again.
         count = await reviews.count(conn, line=line, job_ids=list(rows))
-        decisions = await reviews.latest(conn, line=line, job_ids=list(rows))
+        gate, holds = await gating.heard(conn, line=line, job_ids=list(rows))
+        latest = await reviews.latest(conn, line=line, job_ids=list(rows))
+        decisions = [decision for decision in latest if gating.is_heard(decision, holds)]
         head = await read_head(conn, line, [row for own in rows.values() for row in own if row.state == "accepted"])
         if completed.generation not in (None, head.state.head.head_generation):
             raise publish.HeadMovedError("Others have published while a retraction was completed.", hint="Plan again.")
@@ -150,6 +158,8 @@ async def decide(services: Services, jobs: Sequence[JobRow]) -> Group:
         list(rows),
         count,
         failed,
+        gate=gate,
+        holds=holds,
         added=completed.added,
         reinstated=said.intersection(withdrawals.statements),
     )
@@ -261,9 +271,11 @@ def _planned(  # noqa: PLR0913  (everything that the outcome depends on)
     by_job: defaultdict[str, list[CandidateRow]] = defaultdict(list)
     for row in outcomes:
         by_job[row.job_id].append(row)
-    return made, [
-        Share(job, by_job[job.job_id], [row for row in rows[job.job_id] if row.state != "accepted"]) for job in members
-    ]
+    return made, [_share(job, rows[job.job_id], by_job[job.job_id]) for job in members]
+
+
+def _share(job: JobRow, rows: Sequence[CandidateRow], decided: list[CandidateRow]) -> Share:
+    return Share(job, *reopened(decided, [row for row in rows if row.state != "accepted"]))
 
 
 async def _room(conn: Connection, head: Head) -> Room:

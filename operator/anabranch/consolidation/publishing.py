@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from anabranch.consolidation import holding, planning, telling, withdrawing
+from anabranch.backup import gate
+from anabranch.consolidation import gating, holding, planning, withdrawing, written
 from anabranch.consolidation.outcomes import counts
 from anabranch.model.errors import UnavailableError
 from anabranch.store import (
@@ -28,9 +30,11 @@ from anabranch.store import (
     outbox,
     publications,
     publish,
+    recall,
     retractions,
     reviews,
 )
+from anabranch.telemetry import tracing
 from anabranch.telemetry.of_operator import CHANGES, GROUPS, LATENCY, LOCK_HELD, PUBLICATIONS, REPLANS
 
 if TYPE_CHECKING:
@@ -39,8 +43,6 @@ if TYPE_CHECKING:
     from anabranch.consolidation.gathering import Outcome
     from anabranch.consolidation.planning import Group, Share
     from anabranch.consolidation.services import Services
-    from anabranch.domain.publication import Announcement, Plan
-    from anabranch.store.candidates import CandidateRow
     from anabranch.store.database import Connection
     from anabranch.store.jobs import JobRow
     from anabranch.store.manifests import ManifestRow
@@ -77,13 +79,15 @@ async def publish_accepted(services: Services, job: JobRow) -> JobRow | None:
 
     Returns:
         The job if it goes on otherwise; None if it is published, or waits for a review again because all its records
-        moved, or for its line to resume.
+        moved, or for its line to resume, or for a backup.
 
     Raises:
         UnavailableError: If other publications kept coming in between.
         FencedError: If the job is somebody else's by now; nothing of it was written.
     """
-    return await services.gathering.publish(job, lambda group, outcomes: publish_together(services, group, outcomes))
+    # Whoever publishes it, perhaps with others, goes on from here.
+    traced = replace(job, traceparent=tracing.handed_on() or job.traceparent)
+    return await services.gathering.publish(traced, lambda group, outcomes: publish_together(services, group, outcomes))
 
 
 async def publish_together(services: Services, group: Sequence[JobRow], outcomes: dict[str, Outcome]) -> None:
@@ -98,6 +102,7 @@ async def publish_together(services: Services, group: Sequence[JobRow], outcomes
         AnabranchError: If the jobs without an outcome cannot be published; nothing of them was.
     """
     began = time.perf_counter()
+    group = await gate.let_through(services.db, group, outcomes)
     for _ in range(_ATTEMPTS):
         left = [job for job in group if job.job_id not in outcomes]
         if not left:
@@ -113,9 +118,7 @@ async def publish_together(services: Services, group: Sequence[JobRow], outcomes
         if not shares:
             continue
         try:
-            async with services.db.connection() as conn:
-                prepared = await publish.prepare(conn, head=decided.head.state.head, versions=_versions(decided.plan))
-            generation = await _write(services, shares, decided, prepared)
+            await _publish(services, shares, decided, began=began)
         except _AGAIN:
             REPLANS.inc()
             continue
@@ -126,10 +129,6 @@ async def publish_together(services: Services, group: Sequence[JobRow], outcomes
             async with services.db.connection() as conn:
                 for share in shares:
                     await leases.release(conn, job=share.job, due_in=holding.AT_ONCE)
-        else:
-            holding.announce(services.db, feed=group[0].line)
-            _log.info("published", generation=generation, changes=len(prepared.versions), jobs=len(shares))
-            await _tell(services, shares, changes=len(prepared.versions), seconds=time.perf_counter() - began)
         outcomes.update(dict.fromkeys((share.job.job_id for share in shares), None))
         return
     raise UnavailableError("Other publications kept coming in between.", hint="It is tried again.")
@@ -153,7 +152,35 @@ async def _leave(services: Services, decided: Group, outcomes: dict[str, Outcome
             outcomes[job_id] = error
 
 
-async def _write(services: Services, shares: Sequence[Share], decided: Group, prepared: publish.Prepared) -> int:
+async def _publish(services: Services, shares: Sequence[Share], decided: Group, *, began: float) -> None:
+    """Publish what was planned, and tell of it; or let go of the jobs, if their recall speaks against it."""
+    if gating.lacks_tasks(decided, shares):
+        await gating.wait_for_tasks(services, shares)
+        return
+    async with services.db.connection() as conn:
+        prepared = await publish.prepare(conn, head=decided.head.state.head, versions=written.versions(decided.plan))
+    asked = await gating.ask(services, decided, shares)
+    if isinstance(asked, gating.Held):
+        await gating.hold(services, shares[0], asked, revision=decided.head.state.head.revision)
+        return
+    changes = len(prepared.versions)
+    with tracing.together("publish generation", [share.job.traceparent for share in shares]) as spans:
+        generation = await _write(services, shares, decided, prepared, passed=asked, spans=spans)
+        spans.set(line=shares[0].job.line, generation=generation, changes=changes, jobs=len(shares))
+    holding.announce(services.db, feed=shares[0].job.line)
+    _log.info("published", generation=generation, changes=changes, jobs=len(shares))
+    await _tell(services, shares, changes=changes, seconds=time.perf_counter() - began)
+
+
+async def _write(  # noqa: PLR0913  (what was prepared for it)
+    services: Services,
+    shares: Sequence[Share],
+    decided: Group,
+    prepared: publish.Prepared,
+    *,
+    passed: gating.Passed | None,
+    spans: tracing.Together,
+) -> int:
     """The transaction that publishes; the generation that it made."""
     own = [share.job for share in shares]
     line = own[0].line
@@ -167,10 +194,12 @@ async def _write(services: Services, shares: Sequence[Share], decided: Group, pr
             conn,
             line=line,
             notices=[
-                *_notices(shares, generation=generation),
+                *written.notices(shares, generation=generation),
                 *await withdrawing.notices(conn, own, generation=generation),
             ],
         )
+        if passed is not None:
+            await recall.write(conn, line=line, generation=generation, result=passed.result, recalls=passed.recalls)
         ahead = await publish.write_ahead(conn, prepared=prepared) if len(prepared.versions) >= LARGE else None
         head = await lines.lock_head(conn, line)
         locked = time.perf_counter()
@@ -180,8 +209,8 @@ async def _write(services: Services, shares: Sequence[Share], decided: Group, pr
             conn,
             head=head,
             prepared=prepared,
-            events=[_event(announcement) for announcement in decided.plan.events],
-            origin=_origin(own),
+            events=written.events(shares, decided.plan, spans),
+            origin=written.origin(own),
             ahead=ahead,
         )
         await _check(conn, own, decided)
@@ -242,40 +271,3 @@ async def _wake_others(conn: Connection, own: Sequence[JobRow], keys: list[str])
     waiting = {row.job_id for row in await candidates.waiting_on_keys(conn, line=own[0].line, keys=keys)}
     for job_id in sorted(waiting - {job.job_id for job in own}):
         await jobs.wake(conn, line=own[0].line, job_id=job_id)
-
-
-def _notices(shares: Sequence[Share], *, generation: int) -> list[outbox.NewNotice]:
-    return [notice for share in shares for notice in telling.notices(share.job, share.decided, generation=generation)]
-
-
-def _versions(made: Plan[CandidateRow]) -> list[publish.NewVersion]:
-    return [
-        publish.NewVersion(
-            key=write.candidate.key,
-            scope=write.candidate.scope,
-            content_hash=write.candidate.content_hash,
-            fact_body=write.fact.canonical(),
-            tombstone=write.candidate.op == "tombstone",
-        )
-        for write in made.writes
-    ]
-
-
-def _event(announcement: Announcement) -> publish.NewEvent:
-    return publish.NewEvent(
-        kind=announcement.kind,
-        scope=announcement.scope,
-        key=announcement.key,
-        revision=announcement.revision,
-        content_hash=announcement.content_hash,
-        origin_branch=announcement.origin_branch,
-    )
-
-
-def _origin(own: Sequence[JobRow]) -> dict[str, Any]:
-    """What the manifest says of how it was made."""
-    if len(own) > 1:
-        return {"kind": "publication", "job_ids": [job.job_id for job in own]}
-    (job,) = own
-    origin = {"kind": "publication", "job_id": job.job_id}
-    return origin | ({"branch_id": job.branch_id} if job.branch_id else {})

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from pydantic import ValidationError
 
 from anabranch.model import misfits
-from anabranch.model.canonical import canonical_bytes, hash_bytes, hash_text, parse_canonical, sha256
+from anabranch.model.breadth import SMALL_BYTES, check_breadth
+from anabranch.model.canonical import canonical_bytes, hash_bytes, hash_text, parse_canonical, plain_bytes, sha256
 from anabranch.model.errors import (
     AnabranchError,
     DigestMismatchError,
@@ -27,6 +28,7 @@ from anabranch.model.limits import BATCH_BYTES, CONTENT_BYTES, IN_LOOP_BYTES
 from anabranch.model.objects import FindingBatch, Publication, Receipt
 from anabranch.store import batches, branches, completions, jobs, manifests
 from anabranch.store.receiver import Receiver
+from anabranch.telemetry import tracing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from anabranch.store.database import Connection, Database
 
 _HASH: Final = "content_hash"
+_MEMBER: Final = b'"content_hash":'
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,27 +94,37 @@ async def read(raw: bytes) -> Submission:
 
 def parse(raw: bytes) -> Submission:
     """Parse and check a batch (see `read`)."""
-    value, _ = parse_canonical(raw)
-    return check(value)
+    value, form = parse_canonical(raw)
+    return check(value, plain=form is raw)
 
 
-def check_each(values: Sequence[Any]) -> list[Submission | AnabranchError]:
-    """Check batches that are parsed already, each by itself (see `read`)."""
-    return [_checked(value) for value in values]
+def check_each(values: Sequence[Any], *, plain: bool = False) -> list[Submission | AnabranchError]:
+    """Check batches that are parsed already, each by itself (see `read` and `check`)."""
+    return [_checked(value, plain=plain) for value in values]
 
 
-def _checked(value: Any) -> Submission | AnabranchError:
+def _checked(value: Any, *, plain: bool) -> Submission | AnabranchError:
     try:
-        return check(value)
+        return check(value, plain=plain)
     except AnabranchError as error:
         return error
 
 
-def check(value: Any) -> Submission:
-    """Check a batch that is parsed already, strictly (see `read`)."""
+def check(value: Any, *, plain: bool = False) -> Submission:
+    """Check a batch that is parsed already, strictly (see `read`).
+
+    Args:
+        value: The batch.
+        plain: Whether it, or what it is a part of, came in the form that `canonical.plain_bytes` writes.
+
+    Raises:
+        AnabranchError: As `read` tells.
+    """
     if not isinstance(value, dict):
         raise InvalidInputError("The batch is not a JSON object.", hint="Send a FindingBatch.")
-    unsigned, body = _forms(value)
+    unsigned, body = forms(value, plain=plain)
+    if len(body) > SMALL_BYTES:
+        check_breadth(FindingBatch, value)
     digest = sha256(unsigned)
     batch = _model(body)
     if hash_bytes(batch.content_hash) != digest:
@@ -173,7 +186,8 @@ async def receive_each(
                 f"The batch names the branch {batch.branch_id}, and was sent to {branch.branch_id}.",
                 hint="Send each batch to its own branch.",
             )
-    rows = await receiver.receive(list(arrivals.values())) if arrivals else []
+    with tracing.span("receive batches", batches=len(arrivals)):
+        rows = await receiver.receive(list(arrivals.values())) if arrivals else []
     for place, row in zip(arrivals, rows, strict=True):
         answers[place] = row if isinstance(row, AnabranchError) else _receipt(arrivals[place], row)
     received = [row for row in rows if not isinstance(row, AnabranchError)]
@@ -241,6 +255,7 @@ def _arrival(branch: BranchRow, submission: Submission) -> batches.Arrival:
         body=submission.body,
         changes=len(submission.batch.changes),
         final=submission.batch.final,
+        traceparent=tracing.handed_on(),
     )
 
 
@@ -255,14 +270,22 @@ def _receipt(arrival: batches.Arrival, row: batches.ReceiptRow) -> Receipt:
     )
 
 
-def _forms(value: dict[str, Any]) -> tuple[bytes, bytes]:
-    """The RFC 8785 form of a batch without its ``content_hash``, which covers it, and that of the whole."""
-    below = {name: member for name, member in value.items() if name < _HASH}
-    above = {name: member for name, member in value.items() if name > _HASH}
-    before, after = canonical_bytes(below)[1:-1], canonical_bytes(above)[1:-1]
-    named = canonical_bytes({_HASH: value[_HASH]})[1:-1] if _HASH in value else b""
-    unsigned = b",".join(filter(None, (before, after)))
-    return b"{%b}" % unsigned, b"{%b}" % b",".join(filter(None, (before, named, after)))
+def forms(value: dict[str, Any], *, plain: bool) -> tuple[bytes, bytes]:
+    """The RFC 8785 form of a batch without its ``content_hash``, which covers it, and that of the whole.
+
+    The members are sorted, so the whole has the member right before those that come after it; what is before it, which
+    is nearly all of a batch, is written once.
+    """
+    encode = plain_bytes if plain else canonical_bytes
+    body = encode(value)
+    if _HASH not in value:
+        return body, body
+    after = encode({name: member for name, member in value.items() if name > _HASH})[1:-1]
+    end = len(body) - 1 - (len(after) + 1 if after else 0)
+    before = body[: end - len(_MEMBER) - len(encode(value[_HASH]))]
+    if before == b"{":
+        return b"{%b}" % after, body
+    return before[:-1] + body[end:], body
 
 
 def _check_contents(batch: FindingBatch) -> None:
@@ -280,7 +303,6 @@ def _model(body: bytes) -> FindingBatch:
     try:
         return FindingBatch.model_validate_json(body, strict=True)
     except ValidationError as error:
-        raise misfits.invalid(
-            error.errors(include_url=False),
-            hint="Mend the batch, as FindingBatch in GET /openapi.json describes it.",
+        raise misfits.refusal(
+            error, hint="Mend the batch, as FindingBatch in GET /openapi.json describes it."
         ) from None

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from anabranch.consolidation import holding, telling, withdrawing
+from anabranch.consolidation import gating, holding, merge_making, outcomes, telling, withdrawing
 from anabranch.consolidation.outcomes import (
+    MERGED,
     Head,
     cited,
     compared,
@@ -19,6 +20,7 @@ from anabranch.consolidation.outcomes import (
     policy_of,
     read_head,
     says_nothing_new,
+    went_into,
 )
 from anabranch.domain.review import Settlement, Verdict, settle, tally
 from anabranch.store import candidates, leases, outbox, reviews
@@ -39,9 +41,13 @@ async def review(services: Services, job: JobRow) -> JobRow | None:
     Returns:
         The job in ``publishing`` if every candidate is decided; None if it goes on waiting, or nothing was accepted.
     """
+    await merge_making.make(services, job)
     async with services.db.connection() as conn:
         rows = await candidates.of_job(conn, line=job.line, job_id=job.job_id)
-        decisions = await reviews.effective(conn, line=job.line, job_id=job.job_id)
+        _, holds = await gating.heard(conn, line=job.line, job_ids=[job.job_id])
+        decisions = await reviews.effective(
+            conn, line=job.line, job_id=job.job_id, known=lambda decision: gating.is_heard(decision, holds)
+        )
         waiting = [row for row in rows if row.state == "waiting"]
         head = await read_head(conn, job.line, waiting)
     settled = [row for row in rows if row.state != "waiting"]
@@ -54,24 +60,19 @@ async def review(services: Services, job: JobRow) -> JobRow | None:
             services, job, rows=[*open_rows, *duplicates], settled=settled, settlement=settlement, known=known
         )
         return None
+    merged = went_into(settlement.accepted, rows)
     decided = [
         *(marked(row, "accepted") for row in settlement.accepted),
         *(marked(row, "rejected", "RejectedByReview", _why(row, decisions)) for row in settlement.rejected),
-        *(
-            marked(
-                row,
-                "waiting",
-                "KeyHeld",
-                "another finding for the key was accepted; decide against the record it makes",
-            )
-            for row in settlement.siblings
-        ),
+        *(_sibling(row, merged.get(row.candidate_id)) for row in settlement.siblings),
     ]
     if job.origin == "Retraction":
         decided = withdrawing.as_one(decided)
-    return await holding.leave(
+    moved = await holding.leave(
         services, job, decided=[*decided, *duplicates], settled=settled, revision=head.state.head.revision, known=known
     )
+    outcomes.tell(decided, by="reviewers")
+    return moved
 
 
 def overruled(
@@ -100,6 +101,14 @@ def overruled(
     return changed
 
 
+def _sibling(row: CandidateRow, merge: CandidateRow | None) -> CandidateRow:
+    """An undecided candidate for whose key another one was accepted."""
+    if merge is not None:
+        return marked(row, "rejected", MERGED, f"it went into candidate {merge.candidate_id}, which was accepted")
+    detail = "another finding for the key was accepted; decide against the record it makes"
+    return marked(row, "waiting", "KeyHeld", detail)
+
+
 def _refreshed(
     rows: Iterable[CandidateRow], head: Head, policy: ReviewPolicy
 ) -> tuple[list[CandidateRow], list[CandidateRow]]:
@@ -111,7 +120,9 @@ def _refreshed(
         same = assessment.kind == "same" or row.mark is not None
         if same and says_nothing_new(candidate, head, cited=cited(row, verified_only=policy.require_sources)):
             duplicates.append(marked(candidate, "duplicate", "AlreadyKnown", "the baseline says so already"))
-        elif assessment.kind == "conflict":
+        elif assessment.kind == "conflict" and not (
+            gating.is_held(row) and row.canonical_revision == candidate.canonical_revision
+        ):
             open_rows.append(marked(candidate, "waiting", assessment.reason, assessment.detail))
         else:
             open_rows.append(candidate)
@@ -129,7 +140,7 @@ def _verdict(row: CandidateRow, decisions: Iterable[ReviewRow], policy: ReviewPo
         decisions,
         content_hash=row.content_hash,
         canonical_revision=row.canonical_revision or 0,
-        authors={row.author},
+        authors=row.authors,
     )
 
 
@@ -159,7 +170,8 @@ async def _keep_waiting(  # noqa: PLR0913  (what the look has found out)
 ) -> None:
     """Save how the candidates stand now, and let go of the job."""
     decided = len(settlement.accepted) + len(settlement.rejected)
-    reason, detail = "AwaitingReview", f"{decided} of {decided + len(settlement.open)} candidates are decided"
+    held = next((row.reason for row in rows if gating.is_held(row)), None)
+    reason, detail = held or "AwaitingReview", f"{decided} of {decided + len(settlement.open)} candidates are decided"
     if settlement.clashing:
         reason = "AmbiguousAcceptance"
         detail = f"two findings were accepted for each of {len(settlement.clashing)} keys; reject one of each"

@@ -39,6 +39,8 @@ def notices(
     for row in rows:
         if row.state == "published":
             told["finding.published"].append(row)
+        elif row.origin != "finding":
+            continue  # nobody of the branch has written it
         elif row.state == "rejected":
             told["finding.rejected"].append(row)
         elif row.state == "waiting" and row.conflicting and row.candidate_id not in known:

@@ -7,33 +7,22 @@ through a record that the caller may not read is none, since it would tell what 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
-from anabranch.consolidation.read import review_entry
+from anabranch.consolidation import traced
 from anabranch.domain.facts import Fact
 from anabranch.domain.lineage import depths, locator
 from anabranch.domain.sharing import KEPT_BACK
 from anabranch.model.canonical import hash_text
 from anabranch.model.errors import NotFoundError
-from anabranch.model.lineage import (
-    Citing,
-    DerivedVersion,
-    Retraction,
-    Trace,
-    TracedCandidate,
-    TracedSource,
-    TracedVersion,
-    Witness,
-)
-from anabranch.model.objects import SourceCheck
+from anabranch.model.lineage import DerivedVersion, Retraction, Trace, Witness
 from anabranch.store import derivations, retractions, reviews, searching, tracing
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from anabranch.domain.lineage import Named, Step
     from anabranch.store.database import Connection, Database
-    from anabranch.store.retractions import RetractionRow
     from anabranch.store.reviews import ReviewRow
     from anabranch.store.tracing import InJob, VersionRow
 
@@ -71,9 +60,9 @@ class Lineage:
         told = {"next_cursor": next_cursor}
         if not jobs:
             return self.trace.model_copy(update=told)
-        proposed = [_candidate(one, self.said) for one in self.proposed if one.job_name in jobs]
+        proposed = [traced.candidate(one, self.said) for one in self.proposed if one.job_name in jobs]
         cited = {locator((self.trace.key, int(version.revision))) for version in self.trace.versions}
-        citing = [_citing(one, cited) for one in self.citing if one.job_name in jobs]
+        citing = [traced.citing(one, cited) for one in self.citing if one.job_name in jobs]
         return self.trace.model_copy(update=told | {"candidates": tuple(proposed), "citing": tuple(citing)})
 
 
@@ -105,9 +94,9 @@ async def trace(  # noqa: PLR0913  (a page has that many bounds)
     """
     async with searching.snapshot(db) as conn:
         versions = await tracing.versions(conn, line=line, key=key, scopes=scopes, limit=_VERSIONS)
-        traced = _chosen(versions, key, revision)
-        alike = [one for one in versions if one.content_hash == traced.content_hash and not one.tombstone]
-        steps, complete = await _downstream(conn, line, key, traced, scopes)
+        chosen = _chosen(versions, key, revision)
+        alike = [one for one in versions if one.content_hash == chosen.content_hash and not one.tombstone]
+        steps, complete = await _downstream(conn, line, key, chosen, scopes)
         derived, place = await _page(conn, line, key, steps, after=after, limit=limit)
         proposed = await tracing.candidates(
             conn, line=line, key=key, generations={one.from_generation for one in versions}, limit=_CANDIDATES
@@ -121,15 +110,15 @@ async def trace(  # noqa: PLR0913  (a page has that many bounds)
         asked = await retractions.of_key(conn, line=line, key=key, scopes=scopes)
     # What a branch keeps back tells nobody else what it cites.
     citing = [one for one in citing if one.candidate.reason not in KEPT_BACK]
-    checked = _checked(proposed)
+    checked = traced.checks(proposed)
     found = Trace.model_construct(
         items=tuple(derived),
         next_cursor=None,
         key=key,
-        revision=str(traced.revision),
-        content_hash=hash_text(traced.content_hash),
-        versions=tuple(_version(one, checked) for one in versions),
-        retractions=tuple(map(wire, asked)),
+        revision=str(chosen.revision),
+        content_hash=hash_text(chosen.content_hash),
+        versions=tuple(traced.version(one, checked) for one in versions),
+        retractions=tuple(map(traced.retraction, asked)),
         complete=complete,
         branches=None
         if seen_by is None
@@ -145,32 +134,13 @@ async def trace(  # noqa: PLR0913  (a page has that many bounds)
     return Lineage(found, proposed, citing, said, place)
 
 
-def wire(row: RetractionRow) -> Retraction:
-    """A retraction as it travels."""
-    return Retraction.model_construct(
-        retraction_id=row.retraction_id,
-        key=row.key,
-        revision=str(row.revision),
-        scope=row.scope,
-        content_hash=hash_text(row.content_hash),
-        reason=row.reason,
-        requested_by=row.requested_by,
-        requested_at=row.requested_at,
-        state=row.state,
-        detail=row.detail,
-        job_id=row.job_id,
-        generation=row.generation,
-        decided_at=row.decided_at,
-    )
-
-
 async def retraction_page(
     db: Database, *, line: str, scopes: Sequence[str], before: str, limit: int
 ) -> list[Retraction]:
     """The retractions of a line in some scopes, the newest first, older than one."""
     async with db.connection() as conn:
         found = await retractions.page(conn, line=line, scopes=scopes, before=before, limit=limit)
-    return [wire(row) for row in found]
+    return [traced.retraction(row) for row in found]
 
 
 async def retraction(db: Database, *, line: str, retraction_id: str, scopes: Sequence[str]) -> Retraction:
@@ -183,7 +153,7 @@ async def retraction(db: Database, *, line: str, retraction_id: str, scopes: Seq
         row = await retractions.get(conn, line=line, retraction_id=retraction_id)
     if row is None or row.scope not in scopes:
         raise NotFoundError("There is no such retraction that you may see.", hint="Check its id.")
-    return wire(row)
+    return traced.retraction(row)
 
 
 def _chosen(versions: Sequence[VersionRow], key: str, revision: int | None) -> VersionRow:
@@ -198,10 +168,10 @@ def _chosen(versions: Sequence[VersionRow], key: str, revision: int | None) -> V
 
 
 async def _downstream(
-    conn: Connection, line: str, key: str, traced: VersionRow, scopes: Sequence[str]
+    conn: Connection, line: str, key: str, chosen: VersionRow, scopes: Sequence[str]
 ) -> tuple[list[Step], bool]:
     """What was derived, and whether that is all."""
-    if traced.tombstone:
+    if chosen.tombstone:
         return [], True
     known = await derivations.known(conn, line=line)
     few = await derivations.lag(conn, line=line, progress=known) <= derivations.FEW
@@ -209,7 +179,7 @@ async def _downstream(
         conn,
         line=line,
         key=key,
-        content_hash=traced.content_hash,
+        content_hash=chosen.content_hash,
         scopes=scopes,
         after=known.through if few else known.head_generation,
         limit=STEPS + 1,
@@ -254,76 +224,3 @@ async def _page(  # noqa: PLR0913  (a page has that many bounds)
             )
         )
     return derived, places[-1] if more else None
-
-
-def _checked(proposed: Sequence[InJob]) -> Mapping[str, SourceCheck]:
-    """What was found of source locators when what was published was proposed."""
-    return {
-        source["locator"]: SourceCheck.model_construct(**source)
-        for one in reversed(proposed)
-        if one.candidate.state == "published"
-        for source in one.candidate.sources
-    }
-
-
-def _version(row: VersionRow, checked: Mapping[str, SourceCheck]) -> TracedVersion:
-    fact = Fact() if row.fact_body is None else Fact.parse(row.fact_body)
-    return TracedVersion.model_construct(
-        revision=str(row.revision),
-        from_generation=row.from_generation,
-        through_generation=None if row.to_generation is None else row.to_generation - 1,
-        scope=row.scope,
-        content_hash=hash_text(row.content_hash),
-        tombstone=row.tombstone,
-        state=fact.state,
-        sources=tuple(
-            _source(text, checked.get(text), retracted=text in fact.retracted_sources) for text in fact.source_locators
-        ),
-        origin_runs=fact.origin_runs,
-        validated_at=fact.validated_at,
-        supersedes=tuple(map(str, fact.supersedes)),
-        made_by=row.origin,
-    )
-
-
-def _source(text: str, check: SourceCheck | None, *, retracted: bool) -> TracedSource:
-    status: Literal["verified", "unresolved", "unknown"] = "unknown"
-    if check is not None and check.status != "pending":
-        status = check.status
-    return TracedSource.model_construct(
-        locator=text, status=status, detail="" if check is None else check.detail, retracted=retracted
-    )
-
-
-def _candidate(one: InJob, said: Sequence[ReviewRow]) -> TracedCandidate:
-    row = one.candidate
-    return TracedCandidate.model_construct(
-        candidate_id=row.candidate_id,
-        job_id=row.job_id,
-        job=one.job_name,
-        op=row.op,
-        mark=row.mark,
-        state=row.state,
-        author=row.author,
-        branch_id=row.branch_id,
-        run_id=row.run_id,
-        observed_at=row.observed_at,
-        content_hash=hash_text(row.content_hash),
-        sources=tuple(SourceCheck.model_construct(**source) for source in row.sources),
-        reason=row.reason,
-        detail=row.detail,
-        reviews=tuple(review_entry(entry) for entry in said if entry.candidate_id == row.candidate_id),
-    )
-
-
-def _citing(one: InJob, cited: Collection[str]) -> Citing:
-    row = one.candidate
-    return Citing.model_construct(
-        candidate_id=row.candidate_id,
-        key=row.key,
-        state=row.state,
-        job_id=row.job_id,
-        job=one.job_name,
-        job_state=one.job_state,
-        locators=tuple(source["locator"] for source in row.sources if source["locator"] in cited),
-    )

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from anabranch.consolidation import holding
+from anabranch.consolidation import holding, likening, outcomes
 from anabranch.consolidation.outcomes import (
     Head,
     cited,
@@ -25,7 +25,7 @@ from anabranch.consolidation.outcomes import (
 from anabranch.consolidation.sources import Citation
 from anabranch.domain.dedup import group
 from anabranch.domain.facts import FACT_RUNS, FACT_SOURCES, union
-from anabranch.domain.policy import ReviewPolicy, Route, route
+from anabranch.domain.policy import Agent, ReviewPolicy, Route, route
 from anabranch.identity import Caller
 from anabranch.model.locators import parse_locator
 from anabranch.store import branches, candidates, retractions
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from anabranch.consolidation.services import Services
     from anabranch.consolidation.sources import Found
+    from anabranch.store.branches import BranchRow
     from anabranch.store.candidates import CandidateRow
     from anabranch.store.jobs import JobRow
     from anabranch.store.retractions import Statement
@@ -55,10 +56,11 @@ async def validate(services: Services, job: JobRow) -> JobRow | None:
     """
     async with services.db.connection() as conn:
         rows = await candidates.of_job(conn, line=job.line, job_id=job.job_id)
+        branch = await branches.get(conn, job.branch_id) if job.branch_id is not None else None
     settled = [row for row in rows if row.state != "pending"]
     # Ten thousand candidates take a second or two: beside the event loop, which has leases to keep.
     distinct, duplicates = await asyncio.to_thread(_merged, [row for row in rows if row.state == "pending"])
-    checked = await _check_sources(services, job, distinct)
+    checked = await _check_sources(services, job, branch, distinct)
     async with services.db.connection() as conn:
         head = await read_head(conn, job.line, checked)
         held = await waiting_keys(conn, checked)
@@ -67,11 +69,20 @@ async def validate(services: Services, job: JobRow) -> JobRow | None:
             statements = {(row.key, row.content_hash) for row in checked if row.op == "put"}
             withdrawn = await retractions.withdrawn_among(conn, line=job.line, statements=statements)
     decided = await asyncio.to_thread(
-        _decide, checked, head, policy=policy_of(head.state, job), held=held, withdrawn=withdrawn
+        _decide,
+        checked,
+        head,
+        policy=policy_of(head.state, job),
+        agent=None if branch is None else _agent(branch),
+        held=held,
+        withdrawn=withdrawn,
     )
-    return await holding.leave(
+    await likening.keep(services.db, decided)
+    moved = await holding.leave(
         services, job, decided=[*decided, *duplicates], settled=settled, revision=head.state.head.revision
     )
+    outcomes.tell(decided, by="policy")
+    return moved
 
 
 def _merged(rows: list[CandidateRow]) -> tuple[list[CandidateRow], list[CandidateRow]]:
@@ -97,14 +108,21 @@ def _merged(rows: list[CandidateRow]) -> tuple[list[CandidateRow], list[Candidat
     return distinct, duplicates
 
 
-async def _check_sources(services: Services, job: JobRow, rows: list[CandidateRow]) -> list[CandidateRow]:
+def _agent(branch: BranchRow) -> Agent:
+    """Whose findings the candidates of a branch are."""
+    return Agent(
+        namespace=branch.namespace,
+        agent_id=branch.agent_id,
+        at_home=branch.namespace == branch.baseline_namespace,
+    )
+
+
+async def _check_sources(
+    services: Services, job: JobRow, branch: BranchRow | None, rows: list[CandidateRow]
+) -> list[CandidateRow]:
     """Look up the sources that nobody has looked up yet."""
     pending = [source["locator"] for row in rows for source in row.sources if source["status"] == "pending"]
-    if not pending or job.branch_id is None:
-        return rows
-    async with services.db.connection() as conn:
-        branch = await branches.get(conn, job.branch_id)
-    if branch is None:
+    if not pending or branch is None:
         return rows
     citation = Citation(
         line=job.line,
@@ -127,11 +145,12 @@ def _looked_up(source: dict[str, Any], found: Mapping[str, Found]) -> dict[str, 
     return source | {"status": "verified" if result.verified else "unresolved", "detail": result.detail}
 
 
-def _decide(
+def _decide(  # noqa: PLR0913  (everything that it depends on)
     rows: list[CandidateRow],
     head: Head,
     *,
     policy: ReviewPolicy,
+    agent: Agent | None,
     held: Mapping[str, str],
     withdrawn: Collection[Statement],
 ) -> list[CandidateRow]:
@@ -149,7 +168,14 @@ def _decide(
         ):
             decided.append(marked(candidate, "duplicate", "AlreadyKnown", "the baseline says so already"))
             continue
-        way = route(policy, candidate, head.records.get(row.key), assessment, verified_kinds=_verified_kinds(candidate))
+        way = route(
+            policy,
+            candidate,
+            head.records.get(row.key),
+            assessment,
+            verified_kinds=_verified_kinds(candidate),
+            agent=agent,
+        )
         if row.mark is not None:
             way = _MARKED
         elif way.way != "reject" and assessment.kind == "clean" and (row.key, row.content_hash) in withdrawn:

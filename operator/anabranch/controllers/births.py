@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
+from anabranch.controllers.homes import LABEL
 from anabranch.domain import backoff
 from anabranch.kube.errors import AlreadyExistsError
 from anabranch.kube.events import ObjectRef, Occurrence
 from anabranch.kube.kinds import BASELINE, BRANCH, JOB
 from anabranch.model.crd import ConsolidationJobResource
 from anabranch.model.errors import AnabranchError
+from anabranch.model.stores import DEFAULT_STORE
 from anabranch.store import branches, jobs, lines
 
 if TYPE_CHECKING:
@@ -45,11 +47,21 @@ class Births:
         kube: Where the resources are created.
         announcer: Tells of names that are taken.
         changed: Called when a job has got its resource: its status is to be written.
+        store: That of this operator, which the resources are labelled with.
     """
 
     name = "births"
 
-    def __init__(self, db: Database, kube: KubeClient, *, announcer: Announcer, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        db: Database,
+        kube: KubeClient,
+        *,
+        announcer: Announcer,
+        changed: Callable[[], None],
+        store: str = DEFAULT_STORE,
+    ) -> None:
+        self._store = store
         self._db = db
         self._kube = kube
         self._announcer = announcer
@@ -82,7 +94,7 @@ class Births:
     async def _bear(self, job: JobRow) -> None:
         async with self._db.connection() as conn:
             branch = await branches.get(conn, job.branch_id) if job.branch_id is not None else None
-        body = resource_of(job, branch)
+        body = resource_of(job, branch, store=self._store)
         try:
             made = await self._kube.create(JOB, body, namespace=job.namespace)
         except AlreadyExistsError as error:
@@ -110,13 +122,13 @@ class Births:
         self._announcer.tell(about, Occurrence("NameTaken", note, key=job.job_id, type="Warning"))
 
 
-def resource_of(job: JobRow, branch: BranchRow | None) -> dict[str, Any]:
+def resource_of(job: JobRow, branch: BranchRow | None, *, store: str = DEFAULT_STORE) -> dict[str, Any]:
     """The ConsolidationJob that stands for a job.
 
     Where job and Branch share a namespace, the Branch owns the job, so that Kubernetes collects it with the Branch;
     across namespaces Kubernetes knows no owners.
     """
-    metadata: dict[str, Any] = {"name": job.name, "labels": dict(_GENERATED)}
+    metadata: dict[str, Any] = {"name": job.name, "labels": {**_GENERATED, LABEL: store}}
     spec: dict[str, Any] = {"origin": job.origin}
     if branch is not None:
         spec["branchRef"] = {"namespace": branch.namespace, "name": branch.name}

@@ -1,4 +1,4 @@
-"""Baselines that import from a ConfigMap are reconciled when it changes.
+"""Baselines that import from a ConfigMap, or have their questions in one, are reconciled when it changes.
 
 kopf would keep every ConfigMap of the cluster in memory to tell us of a few. Here only names travel, and only those
 that some Baseline refers to are looked at: the Baseline's own reconcile then reads the ConfigMap and compares digests.
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from anabranch.controllers.reconciler import Key
+from anabranch.controllers.keys import Key
 from anabranch.kube import watch
 from anabranch.kube.kinds import CONFIG_MAP
 from anabranch.model.errors import AnabranchError
@@ -28,7 +28,7 @@ _PAUSE_SECONDS: Final = 1.0
 
 
 class ConfigMapFollower:
-    """Follows the ConfigMaps that Baselines import from.
+    """Follows the ConfigMaps that Baselines name.
 
     Args:
         kube: To the API server.
@@ -40,27 +40,26 @@ class ConfigMapFollower:
         self._kube = kube
         self._reconciler = reconciler
         self._namespaces: tuple[str | None, ...] = tuple(namespaces) or (None,)
-        self._importers: dict[tuple[str, str], dict[str, str]] = {}  # names of Baselines by uid, by ConfigMap
-        self._imported: dict[str, tuple[str, str]] = {}  # ConfigMap by the Baseline's uid
+        self._followers: dict[tuple[str, str], dict[str, str]] = {}  # names of Baselines by uid, by ConfigMap
+        self._followed: dict[str, set[tuple[str, str]]] = {}  # ConfigMaps by the Baseline's uid
 
     def observe(self, kind: OwnName, body: Mapping[str, Any]) -> None:
-        """Note which ConfigMap an object imports from, if it is a Baseline that does."""
+        """Note which ConfigMaps an object names, if it is a Baseline that does."""
         if kind != "Baseline":
             return
         metadata = body["metadata"]
         self.forget(metadata["uid"])
-        source = ((body.get("spec") or {}).get("import") or {}).get("configMap")
-        if source:
-            config_map = (metadata["namespace"], source["name"])
-            self._imported[metadata["uid"]] = config_map
-            self._importers.setdefault(config_map, {})[metadata["uid"]] = metadata["name"]
+        if named := {(metadata["namespace"], name) for name in _named(body.get("spec") or {})}:
+            self._followed[metadata["uid"]] = named
+        for config_map in named:
+            self._followers.setdefault(config_map, {})[metadata["uid"]] = metadata["name"]
 
     def forget(self, uid: str) -> None:
-        """A Baseline is gone, or imports from elsewhere."""
-        if (config_map := self._imported.pop(uid, None)) is not None:
-            del self._importers[config_map][uid]
-            if not self._importers[config_map]:
-                del self._importers[config_map]
+        """A Baseline is gone, or names others."""
+        for config_map in self._followed.pop(uid, ()):
+            del self._followers[config_map][uid]
+            if not self._followers[config_map]:
+                del self._followers[config_map]
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -79,9 +78,18 @@ class ConfigMapFollower:
 
     async def _look(self, changed: watch.Changed, served: str | None) -> None:
         if changed == watch.RESYNC:
-            concerned = [config_map for config_map in self._importers if served in {None, config_map[0]}]
+            concerned = [config_map for config_map in self._followers if served in {None, config_map[0]}]
         else:
             concerned = [(changed.namespace, changed.name)]
         for config_map in concerned:
-            for name in list(self._importers.get(config_map, {}).values()):
+            for name in list(self._followers.get(config_map, {}).values()):
                 await self._reconciler.revisit(Key("Baseline", config_map[0], name))
+
+
+def _named(spec: Mapping[str, Any]) -> set[str]:
+    """Names of the ConfigMaps in a Baseline's spec."""
+    sources = (
+        (spec.get("import") or {}).get("configMap"),
+        ((spec.get("recall") or {}).get("tasks") or {}).get("configMap"),
+    )
+    return {source["name"] for source in sources if source}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from anabranch.controllers.reconciler import Key
+from anabranch.controllers.keys import Key
 from anabranch.domain import backoff
 from anabranch.kube.errors import ObjectNotFoundError
 from anabranch.kube.kinds import OWN

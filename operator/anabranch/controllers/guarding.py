@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from anabranch.controllers.reconciler import Key
+from anabranch.controllers.keys import Key
 from anabranch.model.errors import AnabranchError
 
 if TYPE_CHECKING:

@@ -12,15 +12,23 @@ import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import structlog
 
+from anabranch.controllers.keys import Key
 from anabranch.controllers.pacing import Pacing
-from anabranch.controllers.reconciler import Key
-from anabranch.controllers.status import Seen, baseline_status, branch_status, job_status, occurrences, waiting_status
+from anabranch.controllers.status import (
+    Seen,
+    baseline_status,
+    branch_status,
+    id_of,
+    job_status,
+    occurrences,
+    waiting_status,
+)
 from anabranch.controllers.verifying import Verifying
-from anabranch.kube.errors import ObjectNotFoundError, ObjectRefusedError, StaleObjectError
+from anabranch.kube.errors import ChangedObjectError, ObjectNotFoundError, ObjectRefusedError, StaleObjectError
 from anabranch.kube.events import ObjectRef
 from anabranch.kube.kinds import OWN
 from anabranch.model.errors import AnabranchError
@@ -32,6 +40,7 @@ if TYPE_CHECKING:
 
     from anabranch.controllers.announcer import Announcer
     from anabranch.controllers.bell import Bell
+    from anabranch.controllers.homes import Homes
     from anabranch.controllers.reconciler import Reconciler
     from anabranch.kube.client import KubeClient
     from anabranch.kube.kinds import OwnName
@@ -47,11 +56,10 @@ COALESCE_SECONDS: Final = 0.1
 """Pause between two looks: what changes several times within it is written once."""
 
 _REFUSED_SECONDS: Final = 60.0
+_CHANGED_SECONDS: Final = 0.2
+_Outcome: TypeAlias = Literal["written", "changed", "theirs", "gone", "refused", "failed"]
 _AT_ONCE: Final = 500
 _PARALLEL: Final = 16
-_WRITE_SECONDS: Final = 3.0
-"""Not more than what a Lease outlasts its renewal deadline by (see `Leadership.leading`)."""
-
 _REMEMBERED: Final = 50_000
 _MANY: Final = 16
 _ASIDE_SECONDS: Final = 1.0
@@ -74,6 +82,10 @@ class _Sheet:
     manifests: Sequence[ManifestRow] = ()
 
 
+class _TheirsError(Exception):
+    """The resource is another store's."""
+
+
 class Projector:
     """Writes statuses.
 
@@ -85,6 +97,8 @@ class Projector:
         bell: Rung when there may be something to write.
         reconciler: Tells what is being reconciled now, which is shown when that is done, in one piece; and told of
             what is gone.
+        store: Which statuses name, so that other stores' operators leave the resources alone; None: the default one.
+        homes: Tells whose a resource is, where there are several stores.
     """
 
     def __init__(  # noqa: PLR0913  (its collaborators)
@@ -96,7 +110,11 @@ class Projector:
         announcer: Announcer,
         bell: Bell,
         reconciler: Reconciler,
+        store: str | None = None,
+        homes: Homes | None = None,
     ) -> None:
+        self._store = store
+        self._homes = homes
         self._db = db
         self._kube = kube
         self._leadership = leadership
@@ -185,11 +203,13 @@ class Projector:
             sheets[uid] = _Sheet(status.whole(), baseline.line.version, manifests=baseline.history)
         for branch in await projection.branch_status(conn, branch_ids=ids["Branch"]) if ids["Branch"] else ():
             uid = branch.branch.uid
-            sheets[uid] = _Sheet(branch_status(branch, seen=self._of(uid), now=now).whole(), branch.branch.version)
+            shown = branch_status(branch, seen=self._of(uid), now=now, store=self._store)
+            sheets[uid] = _Sheet(shown.whole(), branch.branch.version)
         jobs = ids["ConsolidationJob"]
         for job in await projection.job_status(conn, job_ids=jobs) if jobs else ():
             if (job_uid := job.job.uid) is not None:
-                sheets[job_uid] = _Sheet(job_status(job, seen=self._of(job_uid), now=now).whole(), job.job.version)
+                told = job_status(job, seen=self._of(job_uid), now=now, store=self._store)
+                sheets[job_uid] = _Sheet(told.whole(), job.job.version)
         for row in rows:
             if row.uid in sheets:
                 continue
@@ -215,32 +235,9 @@ class Projector:
                 return None
         before = self._of(row.uid)
         async with self._writing:
-            if not self._leadership.leading:
-                return None
-            try:
-                await self._kube.write_status(
-                    OWN[row.kind],
-                    namespace=row.namespace,
-                    name=row.name,
-                    uid=row.uid,
-                    status=sheet.status,
-                    whole=sheet.whole,
-                    timeout=_WRITE_SECONDS,
-                )
-            except (ObjectNotFoundError, StaleObjectError):
-                STATUS_WRITES.labels(row.kind, "gone").inc()
-                self.forget(row.uid)
-                await self._reconciler.gone(_key(row), row.uid)
-                return row
-            except ObjectRefusedError as error:
-                STATUS_WRITES.labels(row.kind, "refused").inc()
-                _log.error("status refused", kind=row.kind, object=f"{row.namespace}/{row.name}", error=str(error))
-                self._put_off[row] = _now() + _REFUSED_SECONDS
-                return None
-            except AnabranchError:
-                STATUS_WRITES.labels(row.kind, "failed").inc()
-                raise
-        STATUS_WRITES.labels(row.kind, "written").inc()
+            outcome = await self._write(row, sheet) if self._leadership.leading else None
+        if outcome != "written":
+            return await self._missed(row, outcome)
         self._verifying.drop(row.uid)
         self._remember(row.uid, before.then(sheet.status, whole=sheet.whole))
         if row.kind == "Branch":
@@ -249,6 +246,71 @@ class Projector:
         for occurrence in occurrences(row.kind, before=before, status=sheet.status, manifests=sheet.manifests):
             self._announcer.tell(about, occurrence)
         return replace(row, version=sheet.version)
+
+    async def _write(self, row: Dirty, sheet: _Sheet) -> _Outcome:
+        """Write one status; how that went."""
+        outcome: _Outcome = "written"
+        try:
+            await self._kube.write_status(
+                OWN[row.kind],
+                namespace=row.namespace,
+                name=row.name,
+                uid=row.uid,
+                status=sheet.status,
+                whole=sheet.whole,
+                version=await self._settle(row, sheet),
+                timeout=self._leadership.margin,
+            )
+        except _TheirsError:
+            outcome = "theirs"
+        except ChangedObjectError:
+            outcome = "changed"
+        except (ObjectNotFoundError, StaleObjectError):
+            outcome = "gone"
+        except ObjectRefusedError as error:
+            outcome = "refused"
+            _log.error("status refused", kind=row.kind, object=f"{row.namespace}/{row.name}", error=str(error))
+        except AnabranchError:
+            STATUS_WRITES.labels(row.kind, "failed").inc()
+            raise
+        STATUS_WRITES.labels(row.kind, outcome).inc()
+        return outcome
+
+    async def _missed(self, row: Dirty, outcome: _Outcome | None) -> Dirty | None:
+        """See to a resource whose status was not written; the row, if there is nothing to be shown any more."""
+        if outcome in {"gone", "theirs"}:
+            self.forget(row.uid)
+            if outcome == "gone":
+                await self._reconciler.gone(_key(row), row.uid)
+            else:
+                await self._reconciler.revisit(_key(row))
+            return row
+        if outcome is not None:
+            self._put_off[row] = _now() + (_CHANGED_SECONDS if outcome == "changed" else _REFUSED_SECONDS)
+        return None
+
+    async def _settle(self, row: Dirty, sheet: _Sheet) -> str | None:
+        """Make sure that a resource is this store's, before its status says so for the first time.
+
+        Two stores may have forked the same Branch, when its Baseline was made anew in the other one. The status that
+        reaches it first decides; what says of itself whose it is, is not asked about again.
+
+        Returns:
+            The version of the resource that this is so of; None: of any.
+
+        Raises:
+            _TheirsError: If it is another store's.
+            ObjectNotFoundError: If it is gone.
+        """
+        shown = self._of(row.uid).id
+        is_told = shown is not None and shown == (id_of(sheet.status) or shown)
+        if self._homes is None or not self._homes.several or row.kind == "Baseline" or is_told:
+            return None
+        body = await self._kube.get(OWN[row.kind], namespace=row.namespace, name=row.name)
+        named = id_of(body.get("status") or {})
+        if self._homes.is_others(row.kind, body) and (named is None or named != id_of(sheet.status)):
+            raise _TheirsError
+        return str(body["metadata"]["resourceVersion"])
 
     def _remember(self, uid: str, seen: Seen) -> None:
         self._seen[uid] = seen

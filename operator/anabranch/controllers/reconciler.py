@@ -16,11 +16,14 @@ from weakref import WeakValueDictionary
 
 import structlog
 
+from anabranch.controllers.homes import Homes
+from anabranch.controllers.keys import Key
 from anabranch.controllers.resuming import Resuming
+from anabranch.controllers.strays import Strays, is_doubled
 from anabranch.domain import backoff
 from anabranch.model.errors import AnabranchError, InvalidInputError
 from anabranch.store import drift, waiting
-from anabranch.telemetry import logs
+from anabranch.telemetry import logs, tracing
 from anabranch.telemetry.of_operator import RECONCILES
 
 if TYPE_CHECKING:
@@ -34,17 +37,10 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 INVALID_SPEC: Final = "InvalidSpec"
+STORE_UNKNOWN: Final = "StoreUnknown"
+_STALLS: Final = {INVALID_SPEC, STORE_UNKNOWN}
 _PARALLEL: Final = 16
 _LONGEST_RETRY_SECONDS: Final = 60.0
-
-
-@dataclass(frozen=True)
-class Key:
-    """Names an object: of which kind, and where."""
-
-    kind: OwnName
-    namespace: str
-    name: str
 
 
 @dataclass(frozen=True)
@@ -76,16 +72,26 @@ class Reconciler:
         db: What is known of the objects; a resource that cannot be parsed is noted there.
         kube: Where the newest state is read.
         changed: Called after each reconcile: it may have left work, and a status to write.
+        homes: Tells what is this operator's; others are left alone.
     """
 
     def __init__(
-        self, controllers: Mapping[OwnName, Controller], *, db: Database, kube: KubeClient, changed: Callable[[], None]
+        self,
+        controllers: Mapping[OwnName, Controller],
+        *,
+        db: Database,
+        kube: KubeClient,
+        changed: Callable[[], None],
+        homes: Homes | None = None,
     ) -> None:
+        self._homes = homes or Homes(kube)
+        self._revisits: set[asyncio.Task[None]] = set()
         self._controllers = controllers
         self._db = db
         self._kube = kube
         self._changed = changed
         self._resuming = Resuming(db)
+        self._strays = Strays(db)
         self._running = asyncio.Semaphore(_PARALLEL)
         self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
         self._failures: dict[Key, int] = {}
@@ -94,7 +100,9 @@ class Reconciler:
 
     async def noticed(self, kind: OwnName, body: Mapping[str, Any]) -> None:
         """See to an object that was touched in whatever way, if it needs more than its spec tells; never fails."""
-        if self._controllers[kind].needs_visit(body):
+        if self._homes.is_others(kind, body):
+            await self._leave(kind, body)
+        elif self._controllers[kind].needs_visit(body):
             await self.seen(kind, body)
 
     async def found(self, kind: OwnName, body: Mapping[str, Any]) -> None:
@@ -102,6 +110,9 @@ class Reconciler:
 
         Most are as they were left, which Postgres tells of many at once.
         """
+        if self._homes.is_others(kind, body):
+            await self._leave(kind, body)
+            return
         try:
             settled = not _was_stalled(body) and await self._resuming.is_settled(kind, body)
         except AnabranchError:
@@ -114,8 +125,10 @@ class Reconciler:
 
     async def seen(self, kind: OwnName, body: Mapping[str, Any]) -> None:
         """Reconcile an object in the state that the watch shows; never fails, but tries again later."""
-        metadata = body["metadata"]
-        await self._attempt(Key(kind, metadata["namespace"], metadata["name"]), body)
+        if self._homes.is_others(kind, body):
+            await self._leave(kind, body)
+        else:
+            await self._attempt(_key(kind, body), body)
 
     async def revisit(self, key: Key, *, uid: str | None = None) -> None:
         """Read an object and reconcile it; never fails, but tries again later.
@@ -138,6 +151,8 @@ class Reconciler:
         """Note that the resource of a uid is deleted; tries again until Postgres has it."""
         self._newest.pop(uid, None)
         self._failures.pop(key, None)
+        self._homes.forget(key)
+        self._strays.forget(uid)
         for attempt in range(1, 1_000):
             try:
                 async with self._lock(key):
@@ -160,13 +175,40 @@ class Reconciler:
 
     async def close(self) -> None:
         """Drop the retries that are still to come."""
-        retries = list(self._retries.values())
+        retries = [*self._retries.values(), *self._revisits]
         for retry in retries:
             retry.cancel()
         await asyncio.gather(*retries, return_exceptions=True)
 
+    async def _leave(self, kind: OwnName, body: Mapping[str, Any]) -> None:
+        """Leave an object alone that says whose it is; what there is of it here is let go of. Never fails."""
+        key = _key(kind, body)
+        await self._homes.is_own(key, body)  # what a Baseline says of its store is kept in mind
+        self._look_again(key)
+        try:
+            is_here = await self._strays.is_here(kind, body)
+        except AnabranchError as error:
+            self._try_again(key, error)
+            return
+        if is_here:
+            await self._attempt(key, body)
+
+    async def _let_go(self, key: Key, body: Mapping[str, Any]) -> None:
+        """Have nothing of an object that is another operator's."""
+        uid = body["metadata"]["uid"]
+        held = await self._strays.held(key.kind, body)
+        if held is None:
+            return
+        if is_doubled(key.kind, body, held):
+            _log.warning("another store has it: what is here of it is given up", **_named(key), id=held.id)
+            await self._controllers[key.kind].forget(key, uid)
+        elif held.waits:
+            # For as long as what it names was absent, it was nobody's.
+            async with self._db.connection() as conn:
+                await waiting.delete(conn, namespace=key.namespace, kind=key.kind, name=key.name, uid=uid)
+
     async def _attempt(self, key: Key, body: Mapping[str, Any]) -> None:
-        with logs.bound(**_named(key)):
+        with logs.bound(**_named(key)), tracing.begun(f"reconcile {key.kind}", **_named(key)):
             try:
                 async with self._lock(key), self._running:
                     await self._timed(key, body)
@@ -193,6 +235,14 @@ class Reconciler:
     async def _reconcile(self, key: Key, body: Mapping[str, Any]) -> None:
         uid, generation = body["metadata"]["uid"], body["metadata"]["generation"]
         controller = self._controllers[key.kind]
+        is_own = await self._homes.is_own(key, body)
+        self._look_again(key)
+        if not is_own:
+            await self._let_go(key, body)
+            return
+        if (store := self._homes.unknown(key.kind, body)) is not None and not _may_go(body):
+            await self._stall(key, body, STORE_UNKNOWN, _unknown(store))
+            return
         if body["metadata"].get("deletionTimestamp"):
             if controller.release is not None and controller.needs_visit(body):
                 await controller.release(body)
@@ -204,7 +254,8 @@ class Reconciler:
         try:
             resource = controller.resource.parse(body)
         except InvalidInputError as error:
-            await self._stall(key, body, error)
+            _log.error("spec not understood", **_named(key), error=str(error))
+            await self._stall(key, body, INVALID_SPEC, str(error))
             return
         await controller.reconcile(resource)
         self._newest[uid] = generation
@@ -220,9 +271,15 @@ class Reconciler:
             await drift.rewind(conn, **vars(key), uid=metadata["uid"], generation=metadata["generation"])
         _log.warning("spec was set back", **_named(key), generation=metadata["generation"])
 
-    async def _stall(self, key: Key, body: Mapping[str, Any], error: InvalidInputError) -> None:
-        """Say in the status that this release does not understand the spec: the CRDs are of another one."""
-        _log.error("spec not understood", **_named(key), error=str(error))
+    def _look_again(self, key: Key) -> None:
+        """See to what named an object while it was absent."""
+        for astray in self._homes.found(key):
+            task = asyncio.create_task(self.revisit(astray), name=f"revisit {astray}")
+            self._revisits.add(task)
+            task.add_done_callback(self._revisits.discard)
+
+    async def _stall(self, key: Key, body: Mapping[str, Any], reason: str, message: str) -> None:
+        """Say in the status what keeps this installation from doing anything about a resource."""
         async with self._db.connection() as conn:
             await waiting.upsert(
                 conn,
@@ -232,8 +289,8 @@ class Reconciler:
                 uid=body["metadata"]["uid"],
                 observed_generation=body["metadata"]["generation"],
                 condition="Stalled",
-                reason=INVALID_SPEC,
-                message=str(error),
+                reason=reason,
+                message=message,
                 needs_namespace=key.namespace,
                 needs_name=key.name,
                 due_in=None,
@@ -258,6 +315,11 @@ class Reconciler:
         return self._locks.setdefault(key, asyncio.Lock())
 
 
+def _key(kind: OwnName, body: Mapping[str, Any]) -> Key:
+    metadata = body["metadata"]
+    return Key(kind, metadata["namespace"], metadata["name"])
+
+
 def _is_set_back(body: Mapping[str, Any]) -> bool:
     """Whether the status answers to a newer spec than there is, which no watch and no delay brings about."""
     return bool((body.get("status") or {}).get("observedGeneration", -1) > body["metadata"]["generation"])
@@ -265,7 +327,20 @@ def _is_set_back(body: Mapping[str, Any]) -> bool:
 
 def _was_stalled(body: Mapping[str, Any]) -> bool:
     conditions = (body.get("status") or {}).get("conditions", ())
-    return any(condition.get("reason") == INVALID_SPEC for condition in conditions)
+    return any(condition.get("reason") in _STALLS for condition in conditions)
+
+
+def _may_go(body: Mapping[str, Any]) -> bool:
+    """Whether an object is being deleted, and what it stands for is to stay."""
+    policy = (body.get("spec") or {}).get("deletionPolicy")
+    return bool(body["metadata"].get("deletionTimestamp")) and policy != "Delete"
+
+
+def _unknown(store: str) -> str:
+    return (
+        f"This installation has no store {store}: nothing is done. Have it added to the chart's `stores`; or, if"
+        " nothing lies in it, delete this and make it anew with another name in spec.store."
+    )
 
 
 def _delay(attempt: int) -> float:

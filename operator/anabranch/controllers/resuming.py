@@ -1,27 +1,25 @@
 """What a process finds when it starts: thousands of objects, nearly all of them as Postgres has them.
 
 To reconcile each of them would cost several transactions an object, to write what is written already: 10,000 Branches
-kept a new leader busy for minutes. So they are gathered, and Postgres is asked for many at once which of them it has in
-the very generation that is there. Only the others are reconciled.
+kept a new leader busy for minutes. So Postgres is asked for many at once which of them it has in the very generation
+that is there. Only the others are reconciled.
 """
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from anabranch.controllers.bulk import Bulk
 from anabranch.model.errors import InvalidInputError
 from anabranch.model.ids import line_of
 from anabranch.store import drift
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from anabranch.kube.kinds import OwnName
     from anabranch.store.database import Database
-
-GATHER_SECONDS: Final = 0.02
-"""How long the first of a handful waits for more."""
 
 _IDS: Final[dict[OwnName, str]] = {"Branch": "branchId", "ConsolidationJob": "jobId"}
 
@@ -35,8 +33,7 @@ class Resuming:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._gathered: dict[OwnName, dict[drift.Sighting, asyncio.Future[bool]]] = {kind: {} for kind in _IDS}
-        self._asking: set[asyncio.Task[None]] = set()
+        self._unchanged = {kind: Bulk(partial(self._look, kind), name=f"compare each {kind}") for kind in _IDS}
 
     async def is_settled(self, kind: OwnName, body: Mapping[str, Any]) -> bool:
         """Whether Postgres has an object as it is, and nothing but its spec matters to it.
@@ -52,32 +49,12 @@ class Resuming:
             UnavailableError: If Postgres cannot be asked.
         """
         sighting = _sighting(kind, body)
-        if sighting is None:
-            return False
-        gathered = self._gathered[kind]
-        if not gathered:
-            task = asyncio.create_task(self._ask(kind), name=f"compare each {kind}")
-            self._asking.add(task)
-            task.add_done_callback(self._asking.discard)
-        if sighting not in gathered:
-            gathered[sighting] = asyncio.get_running_loop().create_future()
-        return await gathered[sighting]
+        return sighting is not None and bool(await self._unchanged[kind].ask(sighting))
 
-    async def _ask(self, kind: OwnName) -> None:
-        """Wait for more, then ask for all of them."""
-        await asyncio.sleep(GATHER_SECONDS)
-        asked, self._gathered[kind] = self._gathered[kind], {}
-        try:
-            async with self._db.connection() as conn:
-                unchanged = await drift.unchanged(conn, kind=kind, sightings=list(asked))
-        except Exception as error:  # noqa: BLE001  (whoever waits for the answer takes it, whatever it is)
-            for answer in asked.values():
-                if not answer.done():
-                    answer.set_exception(error)
-            return
-        for sighting, answer in asked.items():
-            if not answer.done():
-                answer.set_result(sighting.uid in unchanged)
+    async def _look(self, kind: OwnName, sightings: Sequence[drift.Sighting]) -> Mapping[drift.Sighting, bool]:
+        async with self._db.connection() as conn:
+            unchanged = await drift.unchanged(conn, kind=kind, sightings=sightings)
+        return {sighting: sighting.uid in unchanged for sighting in sightings}
 
 
 def _sighting(kind: OwnName, body: Mapping[str, Any]) -> drift.Sighting | None:

@@ -11,15 +11,16 @@ from anabranch.baselines import deletion, finalizer
 from anabranch.baselines import reconcile as baselines
 from anabranch.branches import reconcile as branches
 from anabranch.consolidation import jobs
-from anabranch.controllers.reconciler import Controller, Key
+from anabranch.controllers.reconciler import Controller
 from anabranch.kube.events import ObjectRef, Occurrence
 from anabranch.kube.kinds import BASELINE, BRANCH, JOB
 from anabranch.model.crd import BaselineResource, BranchResource, ConsolidationJobResource
 from anabranch.quality import counting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
+    from anabranch.controllers.keys import Key
     from anabranch.identity import Grants
     from anabranch.kube.client import KubeClient
     from anabranch.kube.guard import ReviewGuard
@@ -27,12 +28,14 @@ if TYPE_CHECKING:
     from anabranch.store.database import Database
 
 
-def controllers(
+def controllers(  # noqa: PLR0913  (what the services need)
     db: Database,
     *,
     kube: KubeClient,
     grants: Grants,
     guard: ReviewGuard,
+    models: Collection[str],
+    agents: Database,
     tell: Callable[[ObjectRef, Occurrence], None],
 ) -> Mapping[OwnName, Controller]:
     """A controller for each kind.
@@ -42,15 +45,17 @@ def controllers(
         kube: To the API server.
         grants: Asked on agents' behalf.
         guard: Whether reviews on resources count.
+        models: Names of those that may be asked.
+        agents: The database of agents, which may be another one.
         tell: Sends an Event.
     """
 
     async def reconcile_baseline(resource: BaselineResource) -> None:
-        await baselines.reconcile(db, resource, kube=kube, guard=guard)
+        await baselines.reconcile(db, resource, kube=kube, guard=guard, models=models)
         await counting.begin(db, namespace=resource.namespace, name=resource.name)
 
     async def reconcile_branch(resource: BranchResource) -> None:
-        await branches.reconcile(db, resource, grants=grants)
+        await branches.reconcile(db, resource, grants=grants, ids=agents)
 
     async def reconcile_job(resource: ConsolidationJobResource) -> None:
         await jobs.reconcile(db, resource, guard=guard)

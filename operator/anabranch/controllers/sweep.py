@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from anabranch.controllers.reconciler import Key
+from anabranch.controllers.keys import Key
 from anabranch.kube.events import ObjectRef, Occurrence
 from anabranch.kube.kinds import DEFINITION, LEASE, OWN
 from anabranch.model.errors import AnabranchError

@@ -11,8 +11,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from anabranch.controllers.keys import Key
 from anabranch.controllers.pacing import steady
-from anabranch.controllers.reconciler import Key
 from anabranch.model.ids import is_id, line_of
 from anabranch.store import branches, jobs, lines
 from anabranch.store.projection import Dirty

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from anabranch.controllers.reconciler import Key
+from anabranch.controllers.keys import Key
 from anabranch.model.errors import AnabranchError
 from anabranch.store import lines, waiting
 

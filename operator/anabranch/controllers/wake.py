@@ -54,6 +54,26 @@ class Chore:
     look: Callable[[], Awaitable[bool]]
 
 
+class Able:
+    """A look that is left to other processes while this one cannot do what it is for.
+
+    What is found is taken for a while: who takes it and fails keeps it from those who could have done it.
+
+    Args:
+        look: What to look for.
+        able: Whether this process can do it now.
+    """
+
+    def __init__(self, look: Look, able: Callable[[], bool]) -> None:
+        self.name = look.name
+        self._look = look
+        self._able = able
+
+    async def look(self) -> bool:
+        """Look if it may."""
+        return self._able() and await self._look.look()
+
+
 class Seldom:
     """A look that rests after it has found no more, whoever rings meanwhile: for what can wait for its next turn.
 

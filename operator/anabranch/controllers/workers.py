@@ -21,7 +21,7 @@ from anabranch.domain import backoff
 from anabranch.kube.errors import RightMissingError
 from anabranch.model.errors import AnabranchError, UnavailableError
 from anabranch.store import jobs, leases
-from anabranch.telemetry import logs
+from anabranch.telemetry import logs, tracing
 from anabranch.telemetry.of_operator import ENDS, FAILURES, GIVEN_UP, JOBS_AT_HAND
 
 if TYPE_CHECKING:
@@ -78,9 +78,8 @@ class Workers:
             async with self._db.connection() as conn:
                 claim = await leases.claim(conn, holder=self._holder, limit=free, among=self._among)
             for job in claim.jobs:
-                with logs.bound(
-                    namespace=job.namespace, job=job.name, job_id=job.job_id, line=job.line, branch_id=job.branch_id
-                ):
+                ids = {"namespace": job.namespace, "job": job.name, "job_id": job.job_id, "branch_id": job.branch_id}
+                with logs.bound(**ids, line=job.line), tracing.carried(job.traceparent):
                     task = asyncio.create_task(self._work(job), name=f"job {job.name}")
                 self._running.add(task)
                 JOBS_AT_HAND.set(len(self._running))

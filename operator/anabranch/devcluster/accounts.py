@@ -6,6 +6,7 @@ right shows there. In a pod the kubelet renews the token file; here :func:`keep_
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -13,7 +14,7 @@ import threading
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from anabranch.devcluster.cluster import Cluster
 from anabranch.devcluster.errors import DevclusterError
@@ -91,17 +92,23 @@ def set_up(cluster: Cluster, *, namespace: str, name: str, folder: Path) -> Acco
     folder.mkdir(parents=True, exist_ok=True)
     account = Account(namespace=namespace, name=name, folder=folder)
     renew(cluster, account)
-    view = json.loads(cluster.kubectl("config", "view", "--raw", "--minify", "--flatten", "--output=json"))
     config = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "cluster", "cluster": view["clusters"][0]["cluster"]}],
+        "clusters": [{"name": "cluster", "cluster": _place(cluster, cluster.kubeconfig.stat().st_mtime_ns)}],
         "users": [{"name": name, "user": {"tokenFile": str(account.token_file)}}],
         "contexts": [{"name": name, "context": {"cluster": "cluster", "user": name, "namespace": namespace}}],
         "current-context": name,
     }
     replace(account.kubeconfig, json.dumps(config, indent=1))
     return account
+
+
+@functools.lru_cache(maxsize=8)
+def _place(cluster: Cluster, _changed_at: int) -> Any:
+    """Where a cluster's API server is, and who signed its certificate: asked once for each of many accounts."""
+    view = json.loads(cluster.kubectl("config", "view", "--raw", "--minify", "--flatten", "--output=json"))
+    return view["clusters"][0]["cluster"]
 
 
 def renew(cluster: Cluster, account: Account, *, life: timedelta = LIFE) -> Token:

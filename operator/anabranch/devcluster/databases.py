@@ -30,30 +30,49 @@ async def create(dsn: str, name: str, *, owner: str, template: str | None = None
         name: The database's name.
         owner: For whom; written down as its comment.
         template: A database to copy; nobody may be connected to it.
+
+    Raises:
+        DevclusterError: The role may not.
     """
-    async with _connected(dsn) as connection:
-        copied = f" TEMPLATE {_quoted(template)}" if template else ""
-        try:
-            await connection.execute(f"CREATE DATABASE {_quoted(name)}{copied}")
-        except asyncpg.DuplicateDatabaseError:
-            return False
-        await connection.execute(f"COMMENT ON DATABASE {_quoted(name)} IS {_comment(owner)}")
-        return True
+    async with connected(dsn) as connection:
+        return await create_on(connection, name, owner=owner, template=template)
+
+
+async def create_on(connection: Connection, name: str, *, owner: str, template: str | None = None) -> bool:
+    """Makes a database, as `create`; for who makes many of them."""
+    # File by file: page by page through the log, as Postgres does it unless told, is for templates that are written to.
+    copied = f" TEMPLATE {_quoted(template)} STRATEGY file_copy" if template else ""
+    try:
+        await connection.execute(f"CREATE DATABASE {_quoted(name)}{copied}")
+    except asyncpg.DuplicateDatabaseError:
+        return False
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise DevclusterError(
+            f"Postgres refuses: {error}.",
+            hint="Let ANABRANCH_DSN name a role that may create databases and roles, or unset it.",
+        ) from error
+    await connection.execute(f"COMMENT ON DATABASE {_quoted(name)} IS {_comment(owner)}")
+    return True
 
 
 async def drop(dsn: str, name: str) -> None:
     """Drops a database if it exists, and disconnects who still uses it."""
-    async with _connected(dsn) as connection:
-        await connection.execute(f"DROP DATABASE IF EXISTS {_quoted(name)} WITH (FORCE)")
+    async with connected(dsn) as connection:
+        await drop_on(connection, name)
+
+
+async def drop_on(connection: Connection, name: str) -> None:
+    """Drops a database, as `drop`; for who drops many of them."""
+    await connection.execute(f"DROP DATABASE IF EXISTS {_quoted(name)} WITH (FORCE)")
 
 
 async def drop_owned(dsn: str, owner: str) -> None:
     """Drops every database that was made for an owner, also by a run that was killed."""
     query = "SELECT datname FROM pg_database WHERE shobj_description(oid, 'pg_database') = $1"
-    async with _connected(dsn) as connection:
+    async with connected(dsn) as connection:
         names = [row["datname"] for row in await connection.fetch(query, MARK.format(owner=owner))]
         for name in names:
-            await connection.execute(f"DROP DATABASE IF EXISTS {_quoted(name)} WITH (FORCE)")
+            await drop_on(connection, name)
 
 
 async def claim_roles(dsn: str, names: Sequence[str], *, owner: str) -> None:
@@ -62,7 +81,7 @@ async def claim_roles(dsn: str, names: Sequence[str], *, owner: str) -> None:
     Raises:
         DevclusterError: The server has one of them, and it is another owner's: its password must not be changed.
     """
-    async with _connected(dsn) as connection:
+    async with connected(dsn) as connection:
         found = await _roles(connection, names)
         if theirs := [name for name, comment in found.items() if comment != MARK.format(owner=owner)]:
             raise DevclusterError(
@@ -77,7 +96,7 @@ async def claim_roles(dsn: str, names: Sequence[str], *, owner: str) -> None:
 
 async def drop_roles(dsn: str, names: Sequence[str], *, owner: str) -> None:
     """Drops those of the roles that were made for an owner, but for one that another database still needs."""
-    async with _connected(dsn) as connection:
+    async with connected(dsn) as connection:
         for name, comment in (await _roles(connection, names)).items():
             if comment == MARK.format(owner=owner):
                 with suppress(asyncpg.DependentObjectsStillExistError):
@@ -103,7 +122,12 @@ def blocking(work: Coroutine[Any, Any, Result]) -> Result:
 
 
 @asynccontextmanager
-async def _connected(dsn: str) -> AsyncIterator[Connection]:
+async def connected(dsn: str) -> AsyncIterator[Connection]:
+    """A connection as the server's superuser, for as long as the block runs.
+
+    Raises:
+        DevclusterError: The server cannot be reached.
+    """
     try:
         connection = await asyncpg.connect(dsn, server_settings={"application_name": "anabranch devcluster"})
     except (OSError, TimeoutError, asyncpg.PostgresError) as error:

@@ -89,7 +89,7 @@ def start(
     folder = folder.resolve()
     with folders.exclusive(folder):
         started = time.monotonic()
-        programs, user = _programs(), _user()
+        programs, user = _programs(), server_user()
         if user:
             folder.chmod(0o711)  # whatever the umask said
         if user and not folders.may_enter(folder, pwd.getpwnam(user)):
@@ -129,7 +129,7 @@ def program(name: str) -> Path:
     return _programs() / name
 
 
-def _user() -> str | None:
+def server_user() -> str | None:
     """Whom the server runs as, if not as the caller."""
     return UNPRIVILEGED if os.geteuid() == 0 else None
 
@@ -142,7 +142,7 @@ def _programs() -> Path:
     # By its metadata: importing the package would make folders and change the interpreter's warnings.
     wheel = metadata.distribution(WHEEL)
     installed = Path(str(wheel.locate_file("")))
-    user = _user()
+    user = server_user()
     if not user or folders.may_enter(installed / PROGRAMS / "bin", pwd.getpwnam(user)):
         return installed / PROGRAMS / "bin"
     copy = folders.shared_cache() / f"postgres-{wheel.version}"
@@ -165,7 +165,7 @@ def _initialize(folder: Path, programs: Path, *, sync: bool) -> str:
     password = secrets.token_urlsafe(24)
     secret.touch(mode=0o600)
     secret.write_text(password)
-    user = _user()
+    user = server_user()
     owner = pwd.getpwnam(user) if user else None
     # Made aside and moved: half a data folder is never taken for one.
     with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as place:
@@ -188,7 +188,7 @@ def _initialize(folder: Path, programs: Path, *, sync: bool) -> str:
             "--locale=C",
             *([] if sync else ["--no-sync"]),
         ]
-        _complete([str(programs / "initdb"), *arguments], cwd=Path(place), user=user)
+        complete([str(programs / "initdb"), *arguments], cwd=Path(place), user=user)
         data.rename(folder / "data")
     return password
 
@@ -199,7 +199,7 @@ def _run(folder: Path, programs: Path, *, port: int, settings: dict[str, str]) -
     options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
     command = [str(programs / "postgres"), "-D", str(folder / "data"), "-p", str(port), *options]
     # SIGINT is Postgres' fast shutdown: clients are cut off, data is written out.
-    program = Program(command, env=_environment(), user=_user(), stop_signal=SIGINT, grace=30.0)
+    program = Program(command, env=_environment(), user=server_user(), stop_signal=SIGINT, grace=30.0)
     processes.start("postgres", program)
     ask = [str(programs / "pg_isready"), "--host=127.0.0.1", f"--port={port}", "--timeout=2"]
     processes.wait("Postgres", lambda: _succeeds(ask), "postgres")
@@ -211,10 +211,18 @@ def _environment() -> dict[str, str]:
     return {"PATH": os.defpath, "LC_ALL": "C"}
 
 
-def _complete(command: Sequence[str], *, cwd: Path, user: str | None) -> None:
+def complete(
+    command: Sequence[str], *, cwd: Path, user: str | None, environment: Mapping[str, str] | None = None
+) -> None:
     """Runs a program to its end, as the server's user."""
     done = subprocess.run(
-        command, check=False, capture_output=True, text=True, cwd=cwd, env=_environment(), **identity(user)
+        command,
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**_environment(), **(environment or {})},
+        **identity(user),
     )
     if done.returncode:
         raise DevclusterError(f"{Path(command[0]).name} failed: {(done.stderr or done.stdout).strip()}")

@@ -63,6 +63,7 @@ class Record:
             if process := self.process():
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.send_signal(number)
+                    process.send_signal(signal.SIGCONT)  # one that is suspended would hear of it when its grace is over
                 # Not psutil's wait: it would go on until an ended process's parent has noticed, if that ever does.
                 deadline = time.monotonic() + patience
                 while self.process() and time.monotonic() < deadline:
@@ -111,6 +112,7 @@ class Processes:
         """Starts a program in a session of its own and remembers it by a name, unless it runs already."""
         if self.running(name):
             return
+        self.stop(name)  # one that has ended by itself still waits to be laid to rest
         for folder in ("log", "run"):
             (self.folder / folder).mkdir(parents=True, exist_ok=True)
         with self.log(name).open("a") as log:

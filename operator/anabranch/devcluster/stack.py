@@ -6,29 +6,25 @@ installation: what one of them may not do there fails here.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
-import subprocess
+import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from subprocess import PIPE, STDOUT
-from typing import TYPE_CHECKING, Any
-
-import yaml
+from typing import TYPE_CHECKING
 
 from anabranch import manifests
 from anabranch.devcluster import accounts, children, choose, databases, ephemeral, folders, installation
 from anabranch.devcluster.cluster import Cluster
-from anabranch.devcluster.errors import DevclusterError
 from anabranch.devcluster.ports import answers, start_on
 from anabranch.devcluster.postgres import PostgresServer, with_database
 from anabranch.devcluster.processes import Processes, Program, stop_all
 from anabranch.store.migrate import API_ROLE, MIGRATE_ROLE, OPERATOR_ROLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Sequence
 
     from anabranch.devcluster.folders import Say
 
@@ -41,27 +37,11 @@ STATE = "stack.json"
 GRACE = 15.0
 """Seconds that operator and API have to finish what they do."""
 
+MOMENT = 5.0
+"""Seconds that one which runs has to become ready."""
+
 DRAIN = "0.3"
 """Seconds that the API stays after it was told to end: nobody here balances between several."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """How a stack is to be.
-
-    Attributes:
-        owner: Whose it is, on a cluster and a server of someone else: only what has the same owner is changed there.
-        durable: Whether its data must survive the end of the machine.
-        audit: Whether a local control plane logs each request.
-        namespace: The system namespace.
-        config: The operator's configuration file, as a value: its named repositories and sources.
-    """
-
-    owner: str = "dev"
-    durable: bool = False
-    audit: bool = False
-    namespace: str = manifests.DEFAULT_NAMESPACE
-    config: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +57,7 @@ class Secrets:
 
 @dataclass(frozen=True, kw_only=True)
 class Stack:
-    """A running stack; get one with :func:`up`.
+    """A running stack; get one with :func:`anabranch.devcluster.assembly.up`.
 
     Attributes:
         folder: Where it keeps everything.
@@ -146,31 +126,48 @@ class Stack:
             for started in [executor.submit(self.start_operator), executor.submit(self.start_api)]:
                 started.result()
 
-    def start_operator(self, name: str = "operator", *, workers: int = 4, namespaces: Sequence[str] = ()) -> None:
+    def start_operator(
+        self,
+        name: str = "operator",
+        *,
+        workers: int = 4,
+        namespaces: Sequence[str] = (),
+        options: Sequence[str] = (),
+        **more: str,
+    ) -> None:
         """Starts an operator unless it runs, and waits until it is ready; another name starts another one.
 
         Args:
             name: Of the process.
             workers: Jobs that it works on at once.
             namespaces: Those that it serves; none: all.
+            options: More of its command line.
+            more: Of its environment.
         """
         environment = {
             "ANABRANCH_OPERATOR_DSN": self.operator_dsn,
             "ANABRANCH_CONFIG": str(self.folder / "config.yaml"),
             "KUBECONFIG": str(self._account(manifests.OPERATOR_ACCOUNT).kubeconfig),
+            **more,
         }
         arguments = ["operator", "--health-host=127.0.0.1", "--health-port={inner}", f"--workers={workers}"]
-        arguments += [f"--namespace={namespace}" for namespace in namespaces]
+        arguments += [*(f"--namespace={namespace}" for namespace in namespaces), *options]
         self._serve(name, arguments, environment)
 
-    def start_api(self, name: str = "api") -> None:
-        """Starts an API unless it runs, and waits until it is ready; another name starts another replica."""
+    def start_api(self, name: str = "api", **more: str) -> None:
+        """Starts an API unless it runs, and waits until it is ready; another name starts another replica.
+
+        Args:
+            name: Of the process.
+            more: Of its environment.
+        """
         environment = {
             "ANABRANCH_API_DSN": self.api_dsn,
             "ANABRANCH_AUDIENCE": self.audience,
             "ANABRANCH_CURSOR_KEYS": self.secrets.cursor_key,
             "ANABRANCH_DRAIN_SECONDS": DRAIN,
             "KUBECONFIG": str(self._account(manifests.API_ACCOUNT).kubeconfig),
+            **more,
         }
         self._serve(name, ["api", "--host=127.0.0.1", "--port={http}", "--health-port={inner}"], environment)
 
@@ -205,12 +202,12 @@ class Stack:
     def _serve(self, name: str, arguments: list[str], environment: dict[str, str]) -> None:
         """Starts a process that answers on a port of its own, and waits for its readiness.
 
-        One that runs and is not ready is started anew: its code may be older than the schema by now.
+        One that runs and does not become ready is started anew: its code may be older than the schema by now.
         """
 
         def start(ports: dict[str, int]) -> None:
             url = f"http://127.0.0.1:{ports['inner']}/readyz"
-            if self._processes.running(name) and not _is_ready(url):
+            if self._processes.running(name) and not _becomes_ready(url):
                 self.stop(name)
             command = children.command(ENTRY_POINT, *(argument.format(**ports) for argument in arguments))
             env = children.environment(ANABRANCH_SYSTEM_NAMESPACE=self.namespace, **environment)
@@ -233,49 +230,6 @@ class Stack:
         return Processes(self.folder)
 
 
-def up(folder: Path, *, options: Options | None = None, say: Say = folders.silent) -> Stack:
-    """Starts a folder's stack, or what of it does not run, and returns when operator and API are ready.
-
-    It blocks for some ten seconds, and for minutes where the control plane is to be built first. What was started stays
-    when it fails: :func:`load` gives it, to look at or to take down.
-
-    Args:
-        folder: Where it keeps everything.
-        options: How it is to be; a stack that exists keeps its namespace and its owner.
-        say: Takes progress.
-
-    Raises:
-        DevclusterError: Something did not start; with its own words.
-    """
-    folder, options = folder.resolve(), options or Options()
-    with folders.exclusive(folder):
-        known = load(folder)
-        with ThreadPoolExecutor() as executor:
-            server = executor.submit(choose.postgres_server, folder / "postgres", durable=options.durable, say=say)
-            cluster = choose.cluster(folder / "cluster", durable=options.durable, audit=options.audit, say=say)
-        stack = Stack(
-            folder=folder,
-            cluster=cluster,
-            server=server.result(),
-            namespace=known.namespace if known else options.namespace,
-            owner=known.owner if known else options.owner,
-            secrets=known.secrets if known else Secrets(),
-        )
-        stack.save()
-        (folder / "config.yaml").write_text(yaml.safe_dump(dict(options.config)))
-        say("preparing the database; installing the custom resources, roles and policies")
-        with ThreadPoolExecutor() as executor:
-            prepared = executor.submit(_prepare_database, stack)
-            others = manifests.install(namespace=stack.namespace, audience=stack.audience)
-            installation.install(stack.cluster, owner=stack.owner, definitions=manifests.crds(), others=others)
-            _keep_accounts(stack)
-        prepared.result()
-        say("starting operator and API")
-        stack.start()
-        say(f"the API answers on {stack.api_url}")
-        return stack
-
-
 def load(folder: Path) -> Stack | None:
     """The stack of a folder, whether it runs or not; None where there is none."""
     try:
@@ -293,48 +247,13 @@ def load(folder: Path) -> Stack | None:
     )
 
 
-@contextmanager
-def temporary(*, options: Options | None = None, say: Say = folders.silent) -> Iterator[Stack]:
-    """A stack for the length of a block; afterwards nothing of it is left, here or on a cluster of someone else."""
-    with ephemeral.folder("anabranch-stack-") as folder:
-        try:
-            yield up(folder, options=replace(options or Options(), owner=TEMPORARY), say=say)
-        finally:
-            if started := load(folder):
-                started.down(say=say)
-
-
-def _is_ready(url: str) -> bool:
-    """Whether a server says right now that it is ready."""
-    try:
-        return answers(url)
-    except OSError:
-        return False
-
-
-def _prepare_database(stack: Stack) -> None:
-    """Makes the database and its roles, and brings it to the newest schema, by the command that people use."""
-    databases.blocking(databases.claim_roles(stack.server.dsn, ROLES, owner=stack.owner))
-    databases.blocking(databases.create(stack.server.dsn, stack.secrets.database, owner=stack.owner))
-    environment = children.environment(
-        ANABRANCH_MIGRATE_DSN=stack.admin_dsn,
-        ANABRANCH_MIGRATE_PASSWORD=stack.secrets.migrate_password,
-        ANABRANCH_OPERATOR_PASSWORD=stack.secrets.operator_password,
-        ANABRANCH_API_PASSWORD=stack.secrets.api_password,
-    )
-    command = children.command(ENTRY_POINT, "migrate", "--roles-from-env")
-    done = subprocess.run(command, check=False, stdout=PIPE, stderr=STDOUT, text=True, env=environment)
-    if done.returncode:
-        raise DevclusterError(f"`anabranch migrate` failed: {done.stdout.strip()}")
-
-
-def _keep_accounts(stack: Stack) -> None:
-    """Gives operator and API their identities, and keeps the tokens fresh for as long as the stack runs."""
-    folder = stack.folder / "accounts"
-    made = [
-        accounts.set_up(stack.cluster, namespace=stack.namespace, name=name, folder=folder)
-        for name in (manifests.OPERATOR_ACCOUNT, manifests.API_ACCOUNT)
-    ]
-    accounts.write_orders(folder / "orders.json", stack.cluster, made)
-    command = children.command(accounts.__name__, folder / "orders.json")
-    Processes(stack.folder).start("token-keeper", Program(command, env=children.environment()))
+def _becomes_ready(url: str) -> bool:
+    """Whether a server says that it is ready, now or in a moment: an operator that begins to lead is not at first."""
+    until = time.monotonic() + MOMENT
+    while True:
+        with contextlib.suppress(OSError):
+            if answers(url):
+                return True
+        if time.monotonic() >= until:
+            return False
+        time.sleep(0.1)

@@ -24,6 +24,7 @@ class ReviewPolicy:
         require_sources: Whether a candidate without a verified source is refused as unsupported.
         accept_scopes: Scopes that may go on unreviewed; empty: any.
         accept_kinds: Kinds of source that suffice to go on unreviewed; empty: any.
+        accept_agents: Agents whose findings may go on unreviewed, an id or ``namespace/id`` each; empty: any.
         min_reviewers: Distinct reviewers that an acceptance needs.
         forbid_self_review: Whether the author's own decision counts for nothing.
     """
@@ -32,6 +33,7 @@ class ReviewPolicy:
     require_sources: bool = True
     accept_scopes: frozenset[str] = frozenset()
     accept_kinds: frozenset[str] = frozenset()
+    accept_agents: frozenset[str] = frozenset()
     min_reviewers: int = 1
     forbid_self_review: bool = True
 
@@ -44,9 +46,29 @@ class ReviewPolicy:
             require_sources=review.get("requireSources", True),
             accept_scopes=frozenset(accept.get("scopes") or ()),
             accept_kinds=frozenset(accept.get("sourceKinds") or ()),
+            accept_agents=frozenset(accept.get("agents") or ()),
             min_reviewers=review.get("minReviewers", 1),
             forbid_self_review=review.get("forbidSelfReview", True),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """Whose finding a candidate is.
+
+    Attributes:
+        namespace: Of its Branch.
+        agent_id: Its id there.
+        at_home: Whether that is the Baseline's own namespace.
+    """
+
+    namespace: str
+    agent_id: str
+    at_home: bool
+
+    def among(self, named: Collection[str]) -> bool:
+        """Whether some names, as a policy has them, name this agent."""
+        return f"{self.namespace}/{self.agent_id}" in named or (self.at_home and self.agent_id in named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +86,14 @@ class Route:
     detail: str = ""
 
 
-def route(  # noqa: PLR0911  (rules in order, a line each)
+def route(  # noqa: PLR0911, PLR0913  (rules in order, a line each, and what they look at)
     policy: ReviewPolicy,
     finding: Finding,
     record: Canonical | None,
     assessment: Assessment,
     *,
     verified_kinds: Collection[str],
+    agent: Agent | None = None,
 ) -> Route:
     """Decide what becomes of a candidate that is no duplicate.
 
@@ -80,6 +103,7 @@ def route(  # noqa: PLR0911  (rules in order, a line each)
         record: The record of its key at the head, if there is one.
         assessment: How the one stands to the other.
         verified_kinds: The kind of each source that was verified.
+        agent: Whose finding it is; None: no agent's.
     """
     if policy.require_sources and finding.op == "put" and not verified_kinds:
         return Route("reject", "Unsupported", "none of its sources could be verified")
@@ -92,8 +116,12 @@ def route(  # noqa: PLR0911  (rules in order, a line each)
         return Route("wait", "ScopeChange", f"it would move the key to scope {finding.scope} from another")
     if not policy.automatic:
         return Route("wait", "ReviewRequired", "the baseline's review mode is Manual")
+    if not verified_kinds:
+        return Route("wait", "SourcesNotVerified", "none of its sources could be verified")
     if policy.accept_scopes and finding.scope not in policy.accept_scopes:
         return Route("wait", "ScopeNotAutomatic", f"scope {finding.scope} is not among autoAccept.scopes")
-    if policy.accept_kinds and not (verified_kinds and policy.accept_kinds.issuperset(verified_kinds)):
+    if policy.accept_kinds and not policy.accept_kinds.issuperset(verified_kinds):
         return Route("wait", "SourceKindNotAutomatic", "its verified sources are not all of autoAccept.sourceKinds")
+    if policy.accept_agents and not (agent and agent.among(policy.accept_agents)):
+        return Route("wait", "AgentNotAutomatic", "its agent is not among autoAccept.agents")
     return Route("accept")

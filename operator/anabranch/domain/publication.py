@@ -46,6 +46,10 @@ class Accepted(Finding, Protocol):
     def mark(self) -> str | None:
         """What it only marks the record as; None: it says something."""
 
+    @property
+    def origin(self) -> str:
+        """``merge``: somebody wrote it of several candidates for the key, knowing the record."""
+
 
 class Published(Canonical, Protocol):
     """What a plan needs of a record at the head."""
@@ -205,10 +209,12 @@ class _Planner(Generic[A]):
     def _replace(self, candidate: A, record: Published | None, sources: Sequence[str]) -> None:
         """Put a candidate in the record's place."""
         replaced = record is not None and not record.tombstone
-        if record is not None and replaced and (candidate.conflicting or record.scope != candidate.scope):
+        # A merge ends a conflict, too: of those that it was made of.
+        conflicting = candidate.conflicting or (replaced and candidate.origin == "merge")
+        if record is not None and replaced and (conflicting or record.scope != candidate.scope):
             # Readers of the old scope may not see the new one: this is how they learn that the record left.
             self.plan.events.append(_event("superseded", candidate, record, revision=record.revision))
-        supersedes = (record.revision,) if record is not None and candidate.conflicting else ()
+        supersedes = (record.revision,) if record is not None and conflicting else ()
         cited, runs = union(sources, limit=FACT_SOURCES), union(candidate.origin_runs, limit=FACT_RUNS)
         self._write(candidate, self._fact(cited, runs, supersedes=supersedes))
 

@@ -262,11 +262,19 @@ def change(before: Iterable[Outcome], after: Iterable[Outcome], *, k: int) -> Ch
     Returns:
         The change; None if there is no task to compare.
     """
-    earlier = {outcome.task.id: outcome.recall(k) for outcome in before if outcome.task.counts}
-    later = {one.task.id: one.recall(k) for one in after if one.task.counts and one.task.id in earlier}
-    if not later:
+    return compare(recalls(before, k=k), recalls(after, k=k))
+
+
+def recalls(outcomes: Iterable[Outcome], *, k: int) -> dict[str, float]:
+    """Recall at k of those tasks that count, by their ids."""
+    return {outcome.task.id: outcome.recall(k) for outcome in outcomes if outcome.task.counts}
+
+
+def compare(before: Mapping[str, float], after: Mapping[str, float]) -> Change | None:
+    """Compare recall task by task, as `recalls` gives it; None if there is no task in both."""
+    changes = {task: value - before[task] for task, value in after.items() if task in before}
+    if not changes:
         return None
-    changes = {task: value - earlier[task] for task, value in later.items()}
     low, high = interval(list(changes.values()))
     return Change(
         mean=statistics.fmean(changes.values()),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from anabranch.domain.words import places
-from anabranch.model.answers import Snippet
+from anabranch.model.found import Snippet
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

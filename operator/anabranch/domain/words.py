@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -34,11 +35,11 @@ def places(text: str) -> Iterator[tuple[int, int, str]]:
     """The words of a text with their places: beginning and end in code points, and the word as it is compared."""
     for begin, end in _runs(text):
         shown = text[begin:end]
-        if _UNSPACED.search(shown):
-            yield from _unspaced(shown, begin)
-        else:
+        if shown.isascii() or not _UNSPACED.search(plain := _plain(shown)):
             for word in words(shown):
                 yield begin, end, word
+        else:
+            yield from _unspaced(shown, plain, begin)
 
 
 def _runs(text: str) -> Iterator[tuple[int, int]]:
@@ -48,7 +49,7 @@ def _runs(text: str) -> Iterator[tuple[int, int]]:
         return
     begin = None
     for place, character in enumerate(text):
-        if character.isalnum() or (begin is not None and unicodedata.combining(character)):
+        if _is_told(character) or (begin is not None and unicodedata.combining(character)):
             begin = place if begin is None else begin
         elif begin is not None:
             yield begin, place
@@ -84,27 +85,45 @@ def _plain(text: str) -> str:
     return unicodedata.normalize("NFKC", bare).casefold()
 
 
+@lru_cache(maxsize=4_096)
+def _is_told(character: str) -> bool:
+    """Whether a character is compared: some that are no letters become such, as squared units and radicals do."""
+    return character.isalnum() or (not character.isascii() and _WORD.search(_plain(character)) is not None)
+
+
 def _parts(word: str) -> Iterator[str]:
     """A word, or the pairs of characters of one whose script has no spaces."""
+    return (part for _, part in _placed(word))
+
+
+def _placed(word: str) -> Iterator[tuple[int, str]]:
+    """The parts of a word, each with the place where it begins."""
     if word.isascii():
-        yield word
+        yield 0, word
         return
+    begin = 0
     for part in _UNSPACED.split(word):
-        if not part:
-            continue
-        if len(part) == 1 or not _UNSPACED.match(part):
-            yield part
+        if len(part) == 1 or (part and not _UNSPACED.match(part)):
+            yield begin, part
         else:
-            yield from (part[place : place + 2] for place in range(len(part) - 1))
-
-
-def _unspaced(shown: str, begin: int) -> Iterator[tuple[int, int, str]]:
-    for part in _UNSPACED.split(shown):
-        if part and _UNSPACED.match(part) and len(part) > 1:
-            for place in range(len(part) - 1):
-                for word in words(part[place : place + 2]):
-                    yield begin + place, begin + place + 2, word
-        else:
-            for word in words(part):
-                yield begin, begin + len(part), word
+            yield from ((begin + place, part[place : place + 2]) for place in range(len(part) - 1))
         begin += len(part)
+
+
+def _unspaced(shown: str, plain: str, begin: int) -> Iterator[tuple[int, int, str]]:
+    """The words of a run, each at the characters that it comes from."""
+    apart = [_alone(character) for character in shown]
+    if "".join(apart) != plain:  # some characters are one only together: nobody can say which word comes from which
+        for word in words(shown):
+            yield begin, begin + len(shown), word
+        return
+    origin = [place for place, character in enumerate(apart) for _ in character]
+    for run in _WORD.finditer(plain):
+        for place, word in _placed(run.group()):
+            first = run.start() + place
+            yield begin + origin[first], begin + origin[first + len(word) - 1] + 1, word
+
+
+@lru_cache(maxsize=4_096)
+def _alone(character: str) -> str:
+    return _plain(character)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from anabranch.feed.ends import unverifiable
 from anabranch.model.errors import AnabranchError, UnavailableError
+from anabranch.telemetry import tracing
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Hashable
@@ -53,17 +54,20 @@ class Audience(Generic[F]):
     Args:
         key: The same for all of them, and for nobody else.
         readable: Says which of some scopes they may read, of this very moment; raises when they may not follow.
+        who: Their name, where places are counted by it.
 
     Attributes:
         key: Likewise.
+        who: Likewise.
         followers: Those of this moment.
         is_over: Whether they may not follow any more.
         known: Scopes that were asked about.
         readable: Those of them that may be read.
     """
 
-    def __init__(self, key: Hashable, readable: Readable) -> None:
+    def __init__(self, key: Hashable, readable: Readable, *, who: str = "") -> None:
         self.key = key
+        self.who = who
         self._ask = readable
         self._clock = asyncio.get_running_loop().time
         self._sure_until = 0.0
@@ -99,7 +103,7 @@ class Audience(Generic[F]):
             if not (self.is_sure() and self.known.issuperset(scopes)):
                 await self._renew(self.known.union(scopes))
         if self._guard is None:
-            self._guard = asyncio.create_task(self._watch(), name="grants of followers")
+            self._guard = tracing.apart(self._watch(), name="grants of followers")
             self._guard.add_done_callback(self._given_up)
 
     def end(self, error: AnabranchError) -> None:

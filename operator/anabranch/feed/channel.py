@@ -2,7 +2,7 @@
 
 What is read is made into bytes once; each follower gets those that its scopes show. A follower joins when it has read
 as far as the others: between looking how far they are and joining nothing is awaited, so nothing is missed and nothing
-comes twice. The last events are kept, so that followers who come back after a moment cost the store nothing.
+comes twice.
 """
 
 from __future__ import annotations
@@ -10,30 +10,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from anabranch.feed.audience import Audience
-from anabranch.feed.cursor import Position
+from anabranch.feed.delivery import delivered, told
 from anabranch.feed.ends import ending, unverifiable
-from anabranch.feed.expiry import expired, reaches
-from anabranch.feed.follower import Follower, Frame
+from anabranch.feed.follower import Follower
+from anabranch.feed.reel import Missed, Reel
 from anabranch.feed.waking import POLL_SECONDS
 from anabranch.identity.permissions import absent
 from anabranch.model.errors import AnabranchError, UnavailableError
-from anabranch.store import events, lines
+from anabranch.store import lines
+from anabranch.telemetry import tracing
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Hashable, Sequence
 
     from anabranch.domain.cursor import Sealer
     from anabranch.feed.audience import Readable
+    from anabranch.feed.cursor import Position
+    from anabranch.feed.follower import Frame
+    from anabranch.feed.reel import Wire
     from anabranch.feed.waking import Waking
     from anabranch.store.database import Database
-
-PAGE: Final = 256
-"""Events of a look: far fewer than may wait for a follower, so that many at once do not end the streams of all."""
 
 TICK_SECONDS: Final = 3.0
 """How often hidden events move the cursors of those who do not see them, and what has to be asked again is."""
@@ -43,39 +42,6 @@ _SETTLE_SECONDS: Final = 0.25
 _LEARN_SECONDS: Final = 2.0
 
 _log = logging.getLogger(__name__)
-
-
-class Wire(Protocol):
-    """How a line's feed looks on the wire.
-
-    Attributes:
-        beat: What shows only that a stream lives.
-    """
-
-    beat: bytes
-
-    def event(self, row: events.EventRow, epoch: int) -> bytes:
-        """An event with its cursor."""
-
-    def bookmark(self, position: Position) -> bytes:
-        """A cursor, and nothing else."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Missed:
-    """What a follower missed, or a part of it.
-
-    Attributes:
-        frames: What it may see.
-        end: Behind them.
-        watermark: Sequence of the line's newest event.
-        is_last: Whether there was nothing after them.
-    """
-
-    frames: Sequence[Frame]
-    end: Position
-    watermark: int
-    is_last: bool
 
 
 class Channel:
@@ -102,15 +68,14 @@ class Channel:
     ) -> None:
         self.line = line
         self._db = db
-        self._sealer = sealer
         self._waking = waking
         self._wire = wire
+        self._reel = Reel(line, db=db, sealer=sealer, wire=wire)
         self._closed = closed
         self._clock = asyncio.get_running_loop().time
         self._audiences: dict[Hashable, Audience[Follower]] = {}
         self._live: set[Follower] = set()
         self._at: Position | None = None
-        self._recent: deque[Frame] = deque(maxlen=PAGE)
         self._task: asyncio.Task[None] | None = None
         self._asking: set[asyncio.Task[None]] = set()
         self._ticked_at = self._clock()
@@ -119,20 +84,31 @@ class Channel:
         """How many follow."""
         return sum(len(audience.followers) for audience in self._audiences.values())
 
+    def count(self, who: str) -> int:
+        """How many follow by a name."""
+        return sum(len(audience.followers) for audience in self._audiences.values() if audience.who == who)
+
     def follower(
-        self, key: Hashable, readable: Readable, *, start: Position | None, identify: Callable[[], Awaitable[None]]
+        self,
+        key: Hashable,
+        readable: Readable,
+        *,
+        who: str,
+        start: Position | None,
+        identify: Callable[[], Awaitable[None]],
     ) -> Follower:
         """A new follower, which has read nothing yet.
 
         Args:
             key: The same for all who may see the same.
             readable: Asks what that is.
+            who: Their name.
             start: Where it is; None: at the beginning of what is kept.
             identify: Looks at its token again.
         """
         audience = self._audiences.get(key)
         if audience is None or audience.is_over:
-            audience = self._audiences[key] = Audience[Follower](key, readable)
+            audience = self._audiences[key] = Audience[Follower](key, readable, who=who)
         follower = Follower(self, audience, start=start, identify=identify)
         audience.followers.add(follower)
         return follower
@@ -148,13 +124,14 @@ class Channel:
             CursorExpiredError: If the feed does not reach back to it.
             AnabranchError: If the audience may not follow, or nobody can say.
         """
-        found = self._remembered(start) or await self._read(start)
+        found = self._reel.remembered(start, at=self._at) or await self._reel.read(start)
         scopes = {frame.scope for frame in found.frames if frame.scope is not None}
         if not audience.known:  # ask about all at once: what comes later then need not wait for an answer
             async with self._db.connection() as conn:
                 scopes.update(await lines.scopes(conn, self.line))
         await audience.learn(scopes)
         shown = tuple(frame for frame in found.frames if audience.may_see(frame.scope))
+        told(self.line, [frame.traceparent for frame in shown])
         return Missed(frames=shown, end=found.end, watermark=found.watermark, is_last=found.is_last)
 
     def join(self, follower: Follower, end: Position) -> bool:
@@ -169,7 +146,7 @@ class Channel:
         """
         if self._at is None:
             self._at = end
-            self._task = asyncio.create_task(self._run(), name=f"feed {self.line}")
+            self._task = tracing.apart(self._run(), name=f"feed {self.line}")
             self._task.add_done_callback(self._ended)
         elif end.epoch != self._at.epoch:
             raise UnavailableError("The line was restored from a backup just now.", hint="Try again in a moment.")
@@ -230,7 +207,7 @@ class Channel:
         """
         at = self._here
         try:
-            found = await self._read(at)
+            found = await self._reel.read(at)
         except UnavailableError as error:
             _log.warning("The feed of line %s was not read, trying again: %s", self.line, error)
             return False
@@ -238,9 +215,10 @@ class Channel:
             return False
         await self._teach({frame.scope for frame in found.frames if frame.scope is not None})
         # From here on nothing is awaited: whoever joins has read up to before these, or to behind some of them.
-        self._hand_out(found.frames)
+        with delivered(self.line, found.frames, followers=len(self._live)):
+            self._hand_out(found.frames)
         self._at = found.end
-        self._recent.extend(found.frames)
+        self._reel.keep(found.frames)
         if not found.is_last:
             await self._settled()
         return not found.is_last
@@ -299,7 +277,7 @@ class Channel:
         for audience in self._audiences.values():
             for follower in audience.followers:
                 if follower.due(now):
-                    task = asyncio.create_task(_identify(follower))
+                    task = tracing.apart(_identify(follower), name="identity of a follower")
                     self._asking.add(task)
                     task.add_done_callback(self._asking.discard)
 
@@ -309,30 +287,6 @@ class Channel:
         if self._at is None:
             raise RuntimeError("nobody has joined")
         return self._at
-
-    def _remembered(self, start: Position | None) -> Missed | None:
-        """The same from memory, if it reaches back so far."""
-        at = self._at
-        if at is None or start is None or start.epoch != at.epoch:
-            return None
-        behind = at.sequence - start.sequence
-        if not 0 <= behind <= len(self._recent):
-            return None
-        frames = list(self._recent)[len(self._recent) - behind :]
-        return Missed(frames=frames, end=at, watermark=at.sequence, is_last=True)
-
-    async def _read(self, start: Position | None) -> Missed:
-        after = start.sequence if start else 0
-        async with self._db.connection() as conn:
-            page = await events.after(conn, line=self.line, after_sequence=after, limit=PAGE, scopes=None)
-            if start is not None and not reaches(page, start):
-                raise await expired(conn, self._sealer, self.line)
-        return Missed(
-            frames=[Frame(row.sequence, row.scope, self._wire.event(row, page.epoch)) for row in page.events],
-            end=Position(page.epoch, page.next_sequence),
-            watermark=page.watermark,
-            is_last=len(page.events) < PAGE,
-        )
 
 
 async def _learn(audience: Audience[Follower], scopes: Collection[str]) -> None:

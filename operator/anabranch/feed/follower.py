@@ -36,11 +36,13 @@ class Frame:
         sequence: Of the event.
         scope: Whose readers get it; None for all.
         body: The bytes.
+        traceparent: Of the publication that it tells of.
     """
 
     sequence: int
     scope: str | None
     body: bytes
+    traceparent: str | None = None
 
 
 class Follower:

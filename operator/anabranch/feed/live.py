@@ -12,14 +12,17 @@ if TYPE_CHECKING:
 
     from anabranch.domain.cursor import Sealer
     from anabranch.feed.audience import Readable
-    from anabranch.feed.channel import Wire
     from anabranch.feed.cursor import Position
     from anabranch.feed.follower import Follower
+    from anabranch.feed.reel import Wire
     from anabranch.feed.waking import Waking
     from anabranch.store.database import Database
 
 FOLLOWERS: Final = 4_000
 """Most followers of a process, at 64 KiB each at most: more of them are for more processes."""
+
+FOLLOWERS_OF_ONE: Final = 3_000
+"""Most of them by one name, so that a fleet, or an agent gone astray, leaves places to others."""
 
 
 class Live:
@@ -47,6 +50,7 @@ class Live:
         *,
         start: Position | None,
         key: Hashable,
+        who: str,
         readable: Readable,
         identify: Callable[[], Awaitable[None]],
         wire: Callable[[], Wire],
@@ -57,24 +61,29 @@ class Live:
             line: The line.
             start: Where it is; None: at the beginning of what is kept.
             key: The same for all who may see the same of the line.
+            who: The name of whose place it takes, whatever else the key tells apart.
             readable: Says which of some scopes they may read, of this very moment; raises when they may not follow.
             identify: Looks at the follower's token again; raises when it is not good any more.
             wire: Makes what makes bytes of the line's events.
 
         Raises:
-            FollowersError: If there are as many as may be.
+            FollowersError: If there are as many as may be, in all or by this name.
             EndingError: If the process is about to end.
         """
         if self._waking.ending:
             raise ending()
         if len(self) >= FOLLOWERS:
             raise FollowersError(f"{FOLLOWERS} follow here already.", hint="Try again in a moment, or poll.")
+        if sum(channel.count(who) for channel in self._channels.values()) >= FOLLOWERS_OF_ONE:
+            raise FollowersError(
+                f"{FOLLOWERS_OF_ONE} streams follow here by your name already.", hint="Close some, or poll."
+            )
         channel = self._channels.get(line)
         if channel is None:
             channel = self._channels[line] = Channel(
                 line, db=self._db, sealer=self._sealer, waking=self._waking, wire=wire(), closed=self._closed
             )
-        return channel.follower(key, readable, start=start, identify=identify)
+        return channel.follower(key, readable, who=who, start=start, identify=identify)
 
     def _closed(self, channel: Channel) -> None:
         if self._channels.get(channel.line) is channel:

@@ -11,6 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.feed.cursor import Position, seal
+from anabranch.feed.delivery import told
 from anabranch.feed.expiry import expired, reaches
 from anabranch.feed.waking import POLL_SECONDS
 from anabranch.model import answers
@@ -105,6 +106,7 @@ class Feed:
             asked = known
 
     def _wire(self, line: str, page: events.EventPage) -> answers.EventPage:
+        told(line, [row.traceparent for row in page.events])
         return answers.EventPage(
             events=tuple(shared_event(row) for row in page.events),
             cursor=seal(self._sealer, line, Position(page.epoch, page.next_sequence)),

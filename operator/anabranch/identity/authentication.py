@@ -1,4 +1,4 @@
-"""Who calls: the API server says whose token it is, and for whom it was meant.
+"""Who calls: the API server says whose token it is, and for whom it was meant; of people, an issuer of theirs may.
 
 A token is worth nothing here unless it was minted for this installation's audience, so a token stolen from here opens
 nothing elsewhere, and one meant for the API server opens nothing here.
@@ -10,20 +10,23 @@ than so many strangers wait, and they wait apart from the callers that are known
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import math
+import secrets
 import time
 from typing import TYPE_CHECKING, Final
 
 from anabranch.identity.answers import Answers, Recent
 from anabranch.identity.caller import Caller
-from anabranch.identity.tokens import LEEWAY_SECONDS, objection
+from anabranch.identity.tokens import LEEWAY_SECONDS, issuer_of, objection
 from anabranch.kube.reviews import review_token
 from anabranch.model.errors import UnauthenticatedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from anabranch.identity.oidc import People
     from anabranch.kube.client import KubeClient
 
 FRESH_SECONDS: Final = 60.0
@@ -47,6 +50,7 @@ class Identity:
     Args:
         client: To the API server, as an account that may create tokenreviews.
         audience: Of this installation.
+        people: Knows people by tokens of another issuer than the cluster; None: there is no such issuer.
         clock: Seconds, monotonic.
         now: Seconds since the epoch.
     """
@@ -56,11 +60,14 @@ class Identity:
         client: KubeClient,
         *,
         audience: str,
+        people: People | None = None,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
         self._audience = audience
+        self._people = people
+        self._vouched: dict[str, Caller] = {}
         self._now = now
         self._of_strangers = asyncio.Semaphore(_PARALLEL)
         self._of_known = asyncio.Semaphore(_PARALLEL_KNOWN)
@@ -79,10 +86,15 @@ class Identity:
             anew: Take no verification that is remembered: for streams, which look at their token again.
 
         Raises:
-            UnauthenticatedError: If the API server does not accept the token for this audience, or would not.
+            UnauthenticatedError: If the API server does not accept the token for this audience, or would not; or if it
+                is of the people's issuer, and not good.
             UnavailableError: If it cannot be asked.
             BusyError: If the token is new, and too many new ones are being looked at.
         """
+        if (vouched := self._vouched.get(token)) is not None:
+            return vouched
+        if self._people is not None and issuer_of(token) == self._people.issuer:
+            return await self._people.caller(token)  # that is a matter of microseconds: nothing is to be remembered
         key = hashlib.sha256(token.encode(errors="replace")).digest()  # the cache must not be a store of credentials
         known = not anew and self._callers.is_fresh(key)  # then the cluster had no objection a minute ago
         if not known and (seen := objection(token, audience=self._audience, now=self._now(), leeway=LEEWAY_SECONDS)):
@@ -92,6 +104,16 @@ class Identity:
         return await self._callers.ask(
             key, lambda: self._review(token, key), stale=STALE_SECONDS if stale else 0.0, anew=anew
         )
+
+    @contextlib.contextmanager
+    def vouching(self, caller: Caller) -> Iterator[str]:
+        """A token for calls inside this process, as a caller that was verified otherwise; for the length of a block."""
+        token = secrets.token_urlsafe(32)
+        self._vouched[token] = caller
+        try:
+            yield token
+        finally:
+            del self._vouched[token]
 
     async def _review(self, token: str, key: bytes) -> Caller:
         known = self._callers.last(key, within=math.inf) is not None

@@ -45,6 +45,13 @@ def objection(token: str, *, audience: str, now: float, leeway: float = 0.0) -> 
     return None
 
 
+def issuer_of(token: str) -> str | None:
+    """Whom a token names as its issuer; None: nobody."""
+    claims = _claims(token) if len(token) <= TOKEN_BYTES else None
+    issuer = claims.get("iss") if claims is not None else None
+    return issuer if isinstance(issuer, str) else None
+
+
 def _claims(token: str) -> dict[str, Any] | None:
     """The payload of a JWT; None: it has none."""
     parts = token.split(".")

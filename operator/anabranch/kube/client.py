@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from anabranch.kube.errors import (
     AlreadyExistsError,
+    ChangedObjectError,
     ObjectNotFoundError,
     ObjectRefusedError,
     RightMissingError,
@@ -148,6 +149,7 @@ class KubeClient:
         uid: str,
         status: dict[str, Any],
         whole: bool = True,
+        version: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109  (see Connection.send)
     ) -> dict[str, Any]:
         """Write a status, provided that the object is the one of that uid.
@@ -162,15 +164,19 @@ class KubeClient:
             uid: Of the object.
             status: The members to write.
             whole: Whether they are the whole status; if not, the members that are not named stay.
+            version: ``metadata.resourceVersion`` that the object is to have still; None: whichever.
             timeout: Seconds; None: the usual.
 
         Raises:
             ObjectNotFoundError: If there is no object of that name.
             StaleObjectError: If the object of that name has another uid.
+            ChangedObjectError: If it has another version.
             ObjectRefusedError: If the status does not fit its schema.
         """
         values = {"/status": status} if whole else {f"/status/{member}": value for member, value in status.items()}
         patch: list[dict[str, Any]] = [{"op": "test", "path": "/metadata/uid", "value": uid}]
+        if version is not None:
+            patch.append({"op": "test", "path": "/metadata/resourceVersion", "value": version})
         patch += [{"op": "add", "path": path, "value": value} for path, value in values.items()]
         try:
             return await self.call(
@@ -184,6 +190,10 @@ class KubeClient:
         except ObjectRefusedError:
             # A test that fails and a value that is refused are answered alike.
             found = await self.get(kind, namespace=namespace, name=name)
+            if found["metadata"]["uid"] == uid and version not in {None, found["metadata"]["resourceVersion"]}:
+                raise ChangedObjectError(
+                    f"{kind.name} {namespace}/{name} was changed since it was read.", hint="Read it again."
+                ) from None
             if found["metadata"]["uid"] == uid:
                 raise
             raise StaleObjectError(

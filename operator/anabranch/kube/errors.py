@@ -25,6 +25,12 @@ class StaleObjectError(ConflictError):
     code = "StaleObject"
 
 
+class ChangedObjectError(ConflictError):
+    """The object was changed since it was read."""
+
+    code = "ChangedObject"
+
+
 class ObjectRefusedError(InvalidInputError):
     """The schema or an admission policy refused the object."""
 

@@ -21,7 +21,7 @@ from anabranch.kube.kinds import LEASE
 from anabranch.model.errors import AnabranchError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from anabranch.kube.client import KubeClient
 
@@ -39,8 +39,15 @@ class Pace:
     renew_deadline: float = 6.0
     retry: float = 2.0
 
+    @classmethod
+    def of(cls, duration: int) -> Pace:
+        """The pace of a Lease that holds so long, in the proportions of the usual one."""
+        return cls(duration=duration, renew_deadline=duration * 2 / 3, retry=duration * 2 / 9)
+
 
 DEFAULT_PACE: Final = Pace()
+LONGEST_SECONDS: Final = 60
+"""That a Lease may hold: what says longer was written by somebody's hand, and would keep everybody from leading."""
 
 
 class Leadership:
@@ -52,18 +59,28 @@ class Leadership:
         name: Of the Lease; processes that share it compete.
         identity: Of this process, unique.
         pace: Of renewal.
+        fit: Whether this process could do the work now. One that is not neither takes the Lease nor keeps it.
     """
 
-    def __init__(
-        self, client: KubeClient, *, namespace: str, name: str, identity: str, pace: Pace = DEFAULT_PACE
+    def __init__(  # noqa: PLR0913  (all by keyword but the client)
+        self,
+        client: KubeClient,
+        *,
+        namespace: str,
+        name: str,
+        identity: str,
+        pace: Pace = DEFAULT_PACE,
+        fit: Callable[[], bool] = lambda: True,
     ) -> None:
         self._client = client
         self._namespace = namespace
         self._name = name
         self._identity = identity
         self._pace = pace
+        self._fit = fit
         self._renewed_at: float | None = None
-        self._seen: tuple[str, float] | None = None  # another holder's record, and when it was first seen
+        self._heard_at: float | None = None  # the API server's last answer about the Lease
+        self._seen: tuple[str, float, float] | None = None  # another holder's record, since when, and for how long
         self._changed = asyncio.Condition()
 
     @property
@@ -74,6 +91,16 @@ class Leadership:
         difference, ends before another process leads.
         """
         return self._renewed_at is not None and self._now() - self._renewed_at < self._pace.renew_deadline
+
+    @property
+    def margin(self) -> float:
+        """Seconds by which a write that is begun while this process leads must end (see `leading`)."""
+        return self._pace.duration - self._pace.renew_deadline
+
+    @property
+    def reached(self) -> bool:
+        """Whether the API server has answered lately, about the Lease at least, to a leader and to a stand-by alike."""
+        return self._heard_at is not None and self._now() - self._heard_at < self._pace.renew_deadline
 
     async def acquired(self) -> None:
         """Wait until this process leads."""
@@ -121,6 +148,10 @@ class Leadership:
         began = self._now()
         try:
             lease = await self._client.find(LEASE, namespace=self._namespace, name=self._name)
+            self._heard_at = self._now()
+            if not self._fit() or (lease is None and self._is_held()):
+                self._renewed_at = None
+                return
             if lease is None:
                 body = {"metadata": {"name": self._name}, "spec": self._spec({})}
                 await self._client.create(LEASE, body, namespace=self._namespace)
@@ -143,11 +174,20 @@ class Leadership:
         """
         holder = spec.get("holderIdentity") or ""
         if holder in {"", self._identity}:
+            self._seen = None
             return True
         record = f"{holder} {spec.get('renewTime')}"
-        if self._seen is None or self._seen[0] != record:
-            self._seen = (record, self._now())
-        return self._now() - self._seen[1] > float(spec.get("leaseDurationSeconds") or self._pace.duration)
+        since = self._seen[1] if self._seen is not None and self._seen[0] == record else self._now()
+        seconds = min(float(spec.get("leaseDurationSeconds") or self._pace.duration), LONGEST_SECONDS)
+        self._seen = (record, since, seconds)
+        return not self._is_held()
+
+    def _is_held(self) -> bool:
+        """Whether another holder's Lease, as it was seen last, has not run out: it may have been deleted since.
+
+        Its holder does not know of that yet, and makes it anew when it looks.
+        """
+        return self._seen is not None and self._now() - self._seen[1] <= self._seen[2]
 
     def _spec(self, before: dict[str, Any]) -> dict[str, Any]:
         now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import ValidationError
 
 from anabranch.model import misfits
+from anabranch.model.breadth import check_breadth
 from anabranch.model.canonical import canonical_bytes
 from anabranch.model.errors import InvalidInputError
 from anabranch.model.kv import Memory, MemoryInput
@@ -79,10 +80,11 @@ def envelope_of(content: Any) -> Memory | None:
     """
     if not isinstance(content, dict) or MARK not in content:
         return None
+    check_breadth(Memory, content, within="value")
     try:
         memory = Memory.model_validate(content)
     except ValidationError as error:
-        raise misfits.invalid(error.errors(include_url=False), within="value", hint=_WRITTEN) from None
+        raise misfits.refusal(error, within="value", hint=_WRITTEN) from None
     given = MemoryInput.model_construct(
         content=memory.content,
         topic=memory.topic,

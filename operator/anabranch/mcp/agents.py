@@ -26,9 +26,10 @@ from anabranch.mcp.arguments import (
 )
 from anabranch.mcp.conflicts import view_conflicts
 from anabranch.mcp.tools import Tool
-from anabranch.model.answers import CompletionState, PrivateRecord, SearchPage, ViewedRecord
+from anabranch.model.answers import CompletionState, PrivateRecord, ViewedRecord
 from anabranch.model.canonical import content_hash
 from anabranch.model.errors import ForbiddenError, GoneError, NotFoundError
+from anabranch.model.found import SearchPage
 from anabranch.model.limits import PAGE_BYTES
 from anabranch.model.objects import Change, RunCompletion
 from anabranch.model.runs import Checkpoint
@@ -53,7 +54,7 @@ _AT_ONCE: Final = 4
 async def recall(client: AnabranchClient, asked: Recall) -> SearchPage:
     """Search what the branch sees."""
     return await client.search_branch(
-        asked.namespace, asked.branch, asked.query, limit=asked.limit, cursor=asked.cursor
+        asked.namespace, asked.branch, asked.query, mode=asked.mode, limit=asked.limit, cursor=asked.cursor
     )
 
 

@@ -8,6 +8,7 @@ from pydantic import Field, JsonValue, StringConstraints, model_validator
 
 from anabranch.mcp.tools import AtBranch
 from anabranch.model.crd.base import Token
+from anabranch.model.found import SearchMode
 from anabranch.model.limits import SEARCH_PAGE_DEFAULT, SEARCH_PAGE_MAX, SEARCH_TEXT, SOURCES_PER_CHANGE, TEXT_PATTERN
 from anabranch.model.objects import AgentPresence, KnowledgeCandidate, Publication, PublishedFact, Receipt, SharedEvent
 from anabranch.model.runs import Capsule
@@ -27,6 +28,11 @@ class Recall(AtBranch):
 
     query: Annotated[str, StringConstraints(min_length=1, max_length=SEARCH_TEXT, pattern=TEXT_PATTERN)] = Field(
         description="words; a record needs not have all of them"
+    )
+    mode: SearchMode | None = Field(
+        default=None,
+        description="words: records that have some of them; hybrid: also those that say much the same in other words, "
+        "where the installation can. Unless given, as the installation says; `mode` of the answer is what was done",
     )
     limit: int = Field(default=SEARCH_PAGE_DEFAULT, ge=1, le=SEARCH_PAGE_MAX)
     cursor: str | None = Field(default=None, max_length=2048, description="`next_cursor` of the page before")

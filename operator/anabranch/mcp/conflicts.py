@@ -18,8 +18,8 @@ from pydantic import TypeAdapter
 
 from anabranch.client.transport import path
 from anabranch.mcp.arguments import Conflicts, ViewConflicts
-from anabranch.model.answers import CandidatePage, JobPage
 from anabranch.model.errors import InvalidInputError
+from anabranch.model.reviewing import CandidatePage, JobPage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

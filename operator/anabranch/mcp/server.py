@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from anabranch import __version__
 from anabranch.model import misfits
+from anabranch.model.breadth import check_breadth
 from anabranch.model.errors import AnabranchError
 
 if TYPE_CHECKING:
@@ -58,11 +59,12 @@ def make(
         if (tool := known.get(params.name)) is None:
             raise MCPError(INVALID_PARAMS, f"There is no tool {params.name[:80]!r}: tools/list tells those there are.")
         try:
+            check_breadth(tool.takes, params.arguments)
             taken = tool.takes.model_validate_json(json.dumps(params.arguments or {}), strict=True)
             async with client(ctx) as calls:
                 given = await tool.run(calls, taken)
         except ValidationError as error:
-            return refused(misfits.invalid(error.errors(include_url=False), hint=_MEND))
+            return refused(misfits.refusal(error, hint=_MEND))
         except AnabranchError as error:
             return refused(error)
         except Exception:  # noqa: BLE001  (a defect of one call must not end the connection of all)

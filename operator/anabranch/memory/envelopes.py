@@ -27,6 +27,7 @@ from anabranch.model.memory import (
 )
 from anabranch.store import envelopes, exchanges, sections
 from anabranch.store.sections import SectionRow
+from anabranch.telemetry import tracing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -152,7 +153,8 @@ async def put(  # noqa: PLR0913  (all but the store and the agent by keyword)
         (row,) = await sections.write(conn, key, [content], revision=revision, source=body.source)
         return row
 
-    return _section(await db.run(work))
+    with tracing.span("write memory", section=section, bytes=len(content.body)):
+        return _section(await db.run(work))
 
 
 async def delete(db: Database, who: AgentKey, *, section: str, item: str | None, expected: int | None) -> int:
@@ -177,7 +179,8 @@ async def delete(db: Database, who: AgentKey, *, section: str, item: str | None,
         await sections.forget(conn, key, section=section, item=name)
         return revision
 
-    return await db.run(work)
+    with tracing.span("forget memory", section=section):
+        return await db.run(work)
 
 
 async def _read_exchanges(db: Database, who: AgentKey, *, shown: bool) -> SystemExchanges:

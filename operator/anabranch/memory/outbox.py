@@ -53,8 +53,12 @@ class _Telling:
     more: bool = False
 
 
-async def drain(db: Database) -> bool:
+async def drain(db: Database, *, agents: Database | None = None) -> bool:
     """Tell some of what is due; whether there may be more.
+
+    Args:
+        db: Where the notices are.
+        agents: Where the agents are, if that is another store: while it is away, notices stay where they are.
 
     Raises:
         UnavailableError: If the database cannot be reached; what is not told comes up again.
@@ -63,7 +67,7 @@ async def drain(db: Database) -> bool:
         taken = await outbox.claim(conn, limit=NOTICES_AT_ONCE, hold=_HOLD)
         read = [await _read(conn, notice) for notice in taken]
     tellings = [telling for telling in read if telling is not None]
-    failed = await _tell(db, tellings)
+    failed = await _tell(agents or db, tellings)
     done = [telling for telling in tellings if telling.notice.outbox_id not in failed]
     await _settle(db, done)
     return len(taken) == NOTICES_AT_ONCE or any(telling.more for telling in done)

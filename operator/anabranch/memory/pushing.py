@@ -20,6 +20,7 @@ from anabranch.feed.audience import Audience
 from anabranch.feed.ends import FollowersError, ending
 from anabranch.memory import delivery, queue
 from anabranch.model.errors import AnabranchError, UnavailableError
+from anabranch.telemetry import tracing
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable
@@ -103,7 +104,7 @@ class Push:
             AnabranchError: If it may not, or nobody can say.
         """
         await self.audience.learn(())
-        self._watch = asyncio.create_task(self._watch_token())
+        self._watch = tracing.apart(self._watch_token(), name="token of an agent")
 
     async def take(self) -> bytes | None:
         """What to send next, once there is something; None: it is over, and `error` says why."""

@@ -15,6 +15,7 @@ from anabranch.model.canonical import canonical_bytes, sha256
 from anabranch.model.errors import InvalidInputError
 from anabranch.model.memory import MemorySynced
 from anabranch.store import envelopes, sections
+from anabranch.telemetry import tracing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -62,7 +63,10 @@ async def sync(db: Database, who: AgentKey, body: MemorySync) -> MemorySynced:
             deduplicated=False, revision=str(revision), written=written + shared_written, removed=removed
         )
 
-    return await db.run(work)
+    with tracing.span("sync memory") as span:
+        synced = await db.run(work)
+        span.set(deduplicated=synced.deduplicated, written=synced.written, removed=synced.removed)
+    return synced
 
 
 async def _write_own(

@@ -14,9 +14,6 @@ from pydantic import ConfigDict, Field, JsonValue
 from anabranch.model.objects import (
     BaselineManifest,
     BranchManifest,
-    ConsolidationJob,
-    JobState,
-    KnowledgeCandidate,
     KnowledgeState,
     ManifestRef,
     PublishedFact,
@@ -27,7 +24,7 @@ from anabranch.model.wire import Hash, Key, Revision, Scope, Sequence, Visibilit
 
 T = TypeVar("T")
 
-_STATE: Final = (
+KNOWLEDGE_STATE: Final = (
     "reviewed: published, accepted by review, policy or import; sourceRetracted: likewise, and a source of it was "
     "withdrawn since; claim: what the branch's agent noted for itself, and nobody has reviewed"
 )
@@ -120,103 +117,6 @@ class DiffPage(Page[DiffEntry]):
     after: ManifestRef
 
 
-class Snippet(Wire):
-    """A piece of what a record says, as plain text: whoever shows it escapes it as any text of others."""
-
-    text: str
-    matches: tuple[tuple[int, int], ...] = Field(
-        description="where words of the search stand in `text`: begin and end in code points, in their order"
-    )
-
-
-class SearchHit(Wire):
-    """A record that a search found, with where it comes from; its content is read by its key."""
-
-    score: float = Field(description="BM25: compares the hits of one search, and nothing else")
-    layer: Literal["base", "shared", "private"] = Field(
-        description="base: published, reviewed or accepted by policy; shared: likewise, taken over after the fork; "
-        "private: what the branch's agent noted for itself"
-    )
-    key: Key
-    revision: Revision = Field(description="of that layer")
-    scope: Scope
-    visibility: Visibility
-    content_hash: Hash
-    snippet: Snippet
-    source_locators: tuple[str, ...] = Field(description="where the content comes from; a private record has none yet")
-    origin_runs: tuple[str, ...] = Field(description="runs that found it")
-    validated_at: datetime | None = Field(description="when it was accepted; null: imported, or private")
-    state: KnowledgeState = Field(default="reviewed", description=_STATE)
-    retracted_sources: tuple[str, ...] = Field(default=(), description="those of its sources that were withdrawn")
-
-
-class SearchPage(Page[SearchHit]):
-    """What a search found, the best first."""
-
-    manifest: ManifestRef = Field(description="what was searched; all pages are of it")
-    indexed_through: int = Field(
-        description="all versions up to this generation are in the index, which the operator makes after the fact"
-    )
-    complete: bool = Field(
-        description="whether everything was looked at. Not while a large import, or a database from an older release, "
-        "is being indexed, or where an overlay is too large"
-    )
-
-
-class QualityAges(Wire):
-    """How long ago records were validated, to the week."""
-
-    week: int = Field(description="records validated a week ago at most")
-    month: int = Field(description="up to four weeks ago")
-    quarter: int = Field(description="up to 13 weeks ago")
-    year: int = Field(description="up to 52 weeks ago")
-    older: int = Field(description="longer ago")
-    undated: int = Field(description="imported, and never validated here")
-
-
-class QualityCounts(Wire):
-    """What records there are, and what is known of them."""
-
-    records: int = Field(description="live ones")
-    sourced: int = Field(description="those that name a source")
-    verified: int | None = Field(
-        description="those of them that were validated with it, or imported by digest; null while the review policy "
-        "does not require sources: then nobody had to look"
-    )
-    ages: QualityAges
-
-
-class ScopeQuality(QualityCounts):
-    """The same of one scope."""
-
-    scope: Scope
-    open_conflicts: int = Field(description="findings that contradict a record and wait for a reviewer, as of now")
-
-
-class QualityPoint(Wire):
-    """What a generation had in all scopes."""
-
-    generation: int
-    published_at: datetime
-    records: int
-    sourced: int
-    verified: int | None
-
-
-class Quality(Wire):
-    """What can be counted of a generation. More is not better: see docs/quality.md."""
-
-    manifest: ManifestRef = Field(description="what was counted")
-    total: QualityCounts | None = Field(
-        description="in all scopes; null where the generation is not counted: that is done after the fact, "
-        "and not for those from before this was kept"
-    )
-    scopes: tuple[ScopeQuality, ...] = Field(description="in each scope that the caller may read")
-    open_conflicts: int = Field(description="in all scopes, as of now")
-    duplicates_removed: int = Field(description="findings, ever, that said what was known already")
-    history: tuple[QualityPoint, ...] = Field(description="earlier generations that are counted, newest first")
-
-
 class ArchiveState(Wire):
     """An uploaded archive, whole and verified."""
 
@@ -281,7 +181,7 @@ class ViewedRecord(Wire):
     content_hash: Hash
     base_revision: Revision = Field(description="what a change of this record names as its base")
     tombstone: bool = Field(default=False, description="the layer says that the key was deleted")
-    state: KnowledgeState = Field(default="reviewed", description=_STATE)
+    state: KnowledgeState = Field(default="reviewed", description=KNOWLEDGE_STATE)
     source_locators: tuple[str, ...] = Field(
         default=(), description="where the content comes from; a private record has none yet"
     )
@@ -338,55 +238,6 @@ class CompletionState(Wire):
     contiguous_through: int = Field(description="all batches up to this one are in")
     received_at: datetime
     closed_at: datetime | None = Field(description="when the last missing batch was in; null: some are missing")
-
-
-class JobPage(Page[ConsolidationJob]):
-    """Consolidation jobs by name."""
-
-
-class CandidatePage(Page[KnowledgeCandidate]):
-    """A job's candidates by id."""
-
-
-class Transition(Wire):
-    """One step of a job. Equal states: it failed, was taken over, or was tried again."""
-
-    ordinal: int
-    from_state: JobState | None
-    to_state: JobState
-    attempt: int
-    holder: str | None
-    detail: str
-    at: datetime
-
-
-class TransitionPage(Page[Transition]):
-    """A job's steps in their order."""
-
-
-class ReviewEntry(Wire):
-    """A decision as it was recorded."""
-
-    ordinal: int
-    candidate_id: str
-    reviewer: str
-    action: Literal["accept", "reject", "withdraw"]
-    content_hash: Hash
-    base_revision: Revision
-    reason: str
-    via: Literal["resource", "http"]
-    at: datetime
-
-
-class ReviewAnswer(Wire):
-    """The decisions as recorded. The job takes them up at once."""
-
-    job_id: str
-    decisions: tuple[ReviewEntry, ...]
-
-
-class ReviewPage(Page[ReviewEntry]):
-    """What reviewers have decided on a job's candidates, in order; the latest of each on a candidate counts."""
 
 
 class Health(Wire):

@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import re
+from dataclasses import dataclass, field
 from typing import Any, Final, NewType, NoReturn
 
 import rfc8785
@@ -34,7 +35,8 @@ def parse_json(raw: bytes | str) -> Any:
         InvalidInputError: Naming what is wrong and where.
     """
     try:
-        value = json.loads(raw, parse_constant=_refuse_constant, object_pairs_hook=_refuse_duplicates)
+        text = raw if isinstance(raw, str) else raw.decode()  # `json` by itself would take UTF-16 and UTF-32, too
+        value = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_refuse_duplicates)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         detail = f"The body is not JSON: {error}."
         raise InvalidInputError(detail, hint="Send one whole RFC 8259 JSON value in UTF-8.") from None
@@ -65,29 +67,15 @@ def parse_canonical(raw: bytes) -> tuple[Any, bytes]:
     return value, canonical_bytes(value)
 
 
-def check_json(value: Any, *, path: str = "$", depth: int = 0) -> None:
+def check_json(value: Any, *, path: str = "$") -> None:
     """Check that a JSON value can be hashed: safe integers, paired surrogates, depth of at most 64.
 
     Raises:
         InvalidInputError: Naming the JSON path of the offending value.
     """
-    if depth > CONTENT_DEPTH:
-        raise InvalidInputError(f"{_shown(path)} is nested deeper than {CONTENT_DEPTH}.", hint="Flatten the value.")
-    if isinstance(value, str):
-        _check_text(value, path)
-    elif isinstance(value, bool) or value is None:
-        return
-    elif isinstance(value, int | float):
-        _check_number(value, path)
-    elif isinstance(value, dict):
-        for name, member in value.items():
-            _check_name(name, path)
-            check_json(member, path=f"{path}.{name}", depth=depth + 1)
-    elif isinstance(value, list | tuple):
-        for index, member in enumerate(value):
-            check_json(member, path=f"{path}[{index}]", depth=depth + 1)
-    else:
-        raise InvalidInputError(f"{path} is a {type(value).__name__}, which JSON lacks.", hint="Send a JSON value.")
+    if not _is_sound(value) and (fault := _find_fault(value)) is not None:
+        place = path + "".join(reversed(fault.place))
+        raise InvalidInputError(f"{_shown(place)} {fault.what}", hint=fault.hint)
 
 
 def canonical_bytes(value: Any) -> bytes:
@@ -102,6 +90,14 @@ def canonical_bytes(value: Any) -> bytes:
     except (rfc8785.CanonicalizationError, UnicodeEncodeError, RecursionError) as error:
         detail = f"The value has no canonical JSON form: {error}."
         raise InvalidInputError(detail, hint="Send a plain JSON value.") from None
+
+
+def plain_bytes(value: Any) -> bytes:
+    """The RFC 8785 form of what `parse_canonical` found in that form, or of a part of it, without looking at it again.
+
+    It found that each part is written the same by the quick encoder, so the caller who knows this need not ask twice.
+    """
+    return _encode_plain(value).encode()
 
 
 def sha256(data: bytes) -> bytes:
@@ -133,45 +129,133 @@ def hash_bytes(text: str) -> bytes:
 _encode_plain = json.JSONEncoder(ensure_ascii=False, check_circular=False, sort_keys=True, separators=(",", ":")).encode
 
 
-def _is_plain(value: Any, depth: int = 0) -> bool:
+# Anybody may send a million empty lists as one content, and a call for each of them would take a second: so the next
+# two go through a value level by level, and not by recursion. They are one walk written twice: each value of each batch
+# goes through both, and a walk that called a check for each value would take that call's time again for every one.
+
+
+def _is_plain(value: Any) -> bool:
     """Whether sorted, compact `json` output is the RFC 8785 form, of a value that is not too deep.
 
     It is, unless there is a float (ECMAScript writes numbers otherwise) or a member name outside ASCII (RFC 8785 sorts
     by UTF-16 code units). Subclasses, and what RFC 8785 refuses, are left to the reference implementation too.
     """
-    kind = type(value)
-    if kind is int:
-        return bool(-MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER)
-    if kind is list or kind is tuple:
-        members = value
-    elif kind is dict:
-        if not all(type(name) is str and name.isascii() for name in value):
-            return False
-        members = value.values()
-    else:
-        return kind is str or value is None or kind is bool
-    return depth < CONTENT_DEPTH and all(type(member) is str or _is_plain(member, depth + 1) for member in members)
+    level = [value]
+    for _ in range(CONTENT_DEPTH + 1):
+        below: list[Any] = []
+        for each in level:
+            kind = type(each)
+            if kind is dict:
+                if not all(type(name) is str and name.isascii() for name in each):
+                    return False
+                below += each.values()
+            elif kind is list or kind is tuple:
+                below += each
+            elif kind is int:
+                if not -MAX_SAFE_INTEGER <= each <= MAX_SAFE_INTEGER:
+                    return False
+            elif kind is not str and each is not None and kind is not bool:
+                return False
+        if not below:
+            return True
+        level = below
+    return False
 
 
-def _check_name(name: Any, path: str) -> None:
-    if not isinstance(name, str):
-        raise InvalidInputError(f"{path} has a member name that is not a string.", hint="Use string names.")
-    _check_text(name, path)
+def _is_sound(value: Any) -> bool:  # noqa: C901, PLR0911, PLR0912  (a case for each type)
+    """Whether `_find_fault` surely finds none. Of subclasses nothing is sure."""
+    level = [value]
+    for _ in range(CONTENT_DEPTH + 1):
+        below: list[Any] = []
+        for each in level:
+            kind = type(each)
+            if kind is str:
+                if not (each.isascii() or _is_text(each)):
+                    return False
+            elif kind is dict:
+                if not all(type(name) is str and (name.isascii() or _is_text(name)) for name in each):
+                    return False
+                below += each.values()
+            elif kind is list or kind is tuple:
+                below += each
+            elif kind is int:
+                if not -MAX_SAFE_INTEGER <= each <= MAX_SAFE_INTEGER:
+                    return False
+            elif kind is float:
+                if _fault_of_number(each) is not None:
+                    return False
+            elif each is not None and kind is not bool:
+                return False
+        if not below:
+            return True
+        level = below
+    return False
 
 
-def _check_number(number: float, path: str) -> None:
+@dataclass(slots=True)
+class _Fault:
+    """What is wrong inside a value.
+
+    Attributes:
+        what: To be read behind its place.
+        hint: What to do.
+        place: The steps of its path, innermost first: put together only for a fault, on the way back from it, since a
+            long name would else be copied for each of the values below it.
+    """
+
+    what: str
+    hint: str
+    place: list[str] = field(default_factory=list)
+
+
+def _find_fault(value: Any, depth: int = 0) -> _Fault | None:  # noqa: C901, PLR0911  (a case for each type)
+    """The first fault inside a value, in the order of its text."""
+    if depth > CONTENT_DEPTH:
+        return _Fault(f"is nested deeper than {CONTENT_DEPTH}.", "Flatten the value.")
+    if isinstance(value, str):
+        return _fault_of_text(value)
+    if isinstance(value, bool) or value is None:
+        return None
+    if isinstance(value, int | float):
+        return _fault_of_number(value)
+    if isinstance(value, dict):
+        for name, member in value.items():
+            if not isinstance(name, str):
+                return _Fault("has a member name that is not a string.", "Use string names.")
+            if (fault := _fault_of_text(name)) is not None:
+                return fault
+            if (fault := _find_fault(member, depth + 1)) is not None:
+                fault.place.append(f".{name}")
+                return fault
+        return None
+    if isinstance(value, list | tuple):
+        for index, member in enumerate(value):
+            if (fault := _find_fault(member, depth + 1)) is not None:
+                fault.place.append(f"[{index}]")
+                return fault
+        return None
+    return _Fault(f"is a {type(value).__name__}, which JSON lacks.", "Send a JSON value.")
+
+
+def _fault_of_number(number: float) -> _Fault | None:
     if number != number or abs(number) == math.inf:  # noqa: PLR0124  (NaN differs from itself)
-        raise InvalidInputError(f"{_shown(path)} is not a finite number.", hint="Send null or a string.")
+        return _Fault("is not a finite number.", "Send null or a string.")
     # RFC 8785 writes floats below 1e21 without an exponent: 1e20 could not be told from an integer, nor read back.
     if abs(number) > MAX_SAFE_INTEGER and (isinstance(number, int) or abs(number) < 1e21):
-        raise InvalidInputError(f"{_shown(path)} is a number beyond 2^53-1.", hint=_SEND_AS_STRING)
+        return _Fault("is a number beyond 2^53-1.", _SEND_AS_STRING)
+    return None
 
 
-def _check_text(text: str, path: str) -> None:
+def _fault_of_text(text: str) -> _Fault | None:
+    return None if _is_text(text) else _Fault("has a lone surrogate.", "Send well-formed Unicode.")
+
+
+def _is_text(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InvalidInputError(f"{_shown(path)} has a lone surrogate.", hint="Send well-formed Unicode.") from None
+        return False
+    return True
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from pydantic import Field
 
 from anabranch.model.objects import SharedEvent
-from anabranch.model.wire import Wire
+from anabranch.model.wire import Traceparent, Wire, is_none
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +37,9 @@ class CloudEvent(Wire):
     subject: str | None = Field(None, description="the record's key; left out where the event concerns the whole line")
     time: datetime
     datacontenttype: Literal["application/json"] = "application/json"
+    traceparent: Traceparent | None = Field(
+        None, exclude_if=is_none, description="the extension of distributed tracing: `traceparent` of the event"
+    )
     data: SharedEvent
 
 
@@ -55,5 +58,6 @@ def envelope(event: SharedEvent, *, source: str) -> CloudEvent:
         subject=event.key,
         time=event.created_at,
         datacontenttype="application/json",
+        traceparent=event.traceparent,
         data=event,
     )

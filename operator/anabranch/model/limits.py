@@ -68,6 +68,7 @@ SEARCH_WORDS: Final = 32
 SEARCH_PAGE_DEFAULT: Final = 10
 SEARCH_PAGE_MAX: Final = 100
 SEARCH_DEPTH: Final = 1_000
+HYBRID_DEPTH: Final = 200
 """Results of a search, all pages together: who has not found it there asks in other words."""
 
 RECALL_TASKS: Final = 500
@@ -90,6 +91,9 @@ MEMORY_BYTES: Final = 4 << 20
 
 MEMORY_ITEMS: Final = 1_000
 """and into how many pieces."""
+
+MEMORY_INSTANCES: Final = 1_000
+"""Instances as which one agent writes."""
 
 MEMORY_HISTORY: Final = 5
 """Former contents of an item that are kept,"""
@@ -121,3 +125,10 @@ CLAIM_SECONDS_MIN: Final = 10
 CLAIM_SECONDS_MAX: Final = 3_600
 CLAIM_WAIT_SECONDS: Final = 30
 """For how long a claim waits for an event, at most."""
+
+MERGE_INPUTS: Final = 32
+"""Candidates that one merge is made of,"""
+
+JOB_DRAFTS: Final = 100
+JOB_DRAFTS_BYTES: Final = 16 << 20
+"""and texts that one person, or model, has written for a job, and their bytes together."""

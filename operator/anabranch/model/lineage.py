@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from anabranch.model.answers import Page, ReviewEntry
+from anabranch.model.answers import Page
 from anabranch.model.objects import FactState, JobState, PeerState, SourceCheck
+from anabranch.model.reviewing import ReviewEntry
 from anabranch.model.wire import Generation, Hash, Key, Locator, Revision, Scope, Wire
 
 

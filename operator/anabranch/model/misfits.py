@@ -14,11 +14,16 @@ from anabranch.model.errors import InvalidInputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from pydantic import ValidationError
+
 SHOWN: Final = 3
 """How many findings stand in the text of an error."""
 
 LISTED: Final = 100
 """How many are listed beside it."""
+
+TELLABLE: Final = 10_000
+"""How many are looked at. Each costs some microseconds to tell, and whoever has more has something else in mind."""
 
 _FORMS: Final = {
     r"^sha256:[0-9a-f]{64}$": "is no digest: write sha256: and 64 lower-case hex digits",
@@ -85,10 +90,11 @@ def misfits(errors: Sequence[Mapping[str, Any]], *, within: str = "") -> list[Mi
         within: What the fields are in, where their places do not tell: ``body``.
     """
     found = {}
+    deepest = max((len(error["loc"]) for error in errors), default=0)
     for error in errors:
         place = (*([within] if within else []), *error["loc"])
         # Of a list whose entries do not fit it is also said that it has too few: that is no finding of its own.
-        if error["type"] == "too_short" and any(len(other["loc"]) > len(error["loc"]) for other in errors):
+        if error["type"] == "too_short" and deepest > len(error["loc"]):
             continue
         context = error.get("ctx", {})
         words = _WORDS.get(error["type"])
@@ -115,6 +121,20 @@ def invalid(errors: Sequence[Mapping[str, Any]], *, hint: str, within: str = "")
     found = misfits(errors, within=within)
     listed = [{"field": each.field, "message": each.message} for each in found[:LISTED]]
     return InvalidInputError(told(found), hint=next((each.hint for each in found if each.hint), hint), errors=listed)
+
+
+def refusal(error: ValidationError, *, hint: str, within: str = "") -> InvalidInputError:
+    """The error for a value that does not fit its model.
+
+    Args:
+        error: Of the model.
+        hint: As for `invalid`.
+        within: As for `misfits`.
+    """
+    if (count := error.error_count()) > TELLABLE:
+        place = f"{within}: " if within else ""
+        return InvalidInputError(f"{place}does not fit {error.title} in {count} places, too many to tell.", hint=hint)
+    return invalid(error.errors(include_url=False), hint=hint, within=within)
 
 
 def _path(place: Sequence[int | str]) -> str:

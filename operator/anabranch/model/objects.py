@@ -6,9 +6,9 @@ Field descriptions feed the published JSON Schemas and the OpenAPI document.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import FailFast, Field, JsonValue, model_validator
 
 from anabranch.model import limits
 from anabranch.model.canonical import ContentHash, content_hash
@@ -21,8 +21,10 @@ from anabranch.model.wire import (
     Revision,
     Scope,
     Sequence,
+    Traceparent,
     Visibility,
     Wire,
+    is_none,
 )
 
 FactState = Literal["reviewed", "sourceRetracted"]
@@ -124,7 +126,10 @@ class FindingBatch(Wire):
     sequence: Sequence
     content_hash: Hash = Field(description="over the RFC 8785 form of the batch less this field")
     changes: tuple[Change, ...] = Field(max_length=limits.BATCH_CHANGES)
-    source_locators: tuple[tuple[Locator, ...], ...] = Field(description="a list for each change")
+    # At the first that is none, the others beside it are not looked at: there may be hundreds of thousands in a batch.
+    source_locators: tuple[Annotated[tuple[Locator, ...], FailFast()], ...] = Field(
+        description="a list for each change"
+    )
     base_revisions: tuple[Revision, ...] = Field(description='one for each change; "0" for a new key')
     observed_at: Moment | None = None
     final: bool = False
@@ -197,6 +202,15 @@ class SourceCheck(Wire):
     detail: str = ""
 
 
+class SimilarCandidate(Wire):
+    """A candidate that another one is like. It suggests, and decides nothing."""
+
+    candidate_id: str
+    job_id: str = Field(description="the job that decides it now")
+    state: Literal["pending", "duplicate", "waiting", "accepted", "rejected", "published"]
+    likeness: float = Field(ge=0, le=1, description="the share of their texts' pieces that both have, estimated")
+
+
 class KnowledgeCandidate(Wire):
     """A proposed fact on its way to a decision. Untrusted, and visible to reviewers and its origin only."""
 
@@ -223,6 +237,28 @@ class KnowledgeCandidate(Wire):
     canonical: PublishedFact | None = Field(description="the record that it would replace, as the reviewer must see it")
     mark: Literal["sourceRetracted"] | None = Field(
         default=None, description="it only marks the record, which goes on saying what it says; its sources tell why"
+    )
+    origin: Literal["finding", "merge", "summary"] = Field(
+        default="finding",
+        description="finding: of a run, or of an import. merge: somebody wrote it of several candidates for the key, "
+        "which it takes the place of once it is accepted. summary: likewise of candidates for any keys, and it stands "
+        "beside them",
+    )
+    inputs: tuple[str, ...] = Field(
+        default=(),
+        description="ids of the candidates that it was made of; whoever wrote these counts as its author, too",
+    )
+    model: str | None = Field(default=None, description="the model that wrote it; null: none did")
+    group_id: str | None = Field(
+        default=None,
+        description="of the near-identical candidates of its job, which may be decided as one (`groups` of the job)",
+    )
+    similar: tuple[SimilarCandidate, ...] = Field(
+        default=(), max_length=5, description="candidates that it is like, the most alike first; an agent sees its own"
+    )
+    hold: int | None = Field(
+        default=None,
+        description="number of the recall gate's hold of its job, which an acceptance has to name; null: there is none",
     )
 
 
@@ -264,6 +300,11 @@ class SharedEvent(Wire):
     generation: Generation
     published_baseline_id: str
     created_at: datetime
+    traceparent: Traceparent | None = Field(
+        None,
+        exclude_if=is_none,
+        description="W3C trace context of the publication that it tells of; left out where that is part of no trace",
+    )
 
 
 class AgentPresence(Wire):
@@ -302,6 +343,7 @@ class ConsolidationJob(Wire):
     last_error: str | None
     retry_at: datetime | None
     created_at: datetime = Field(description="when it was made")
+    trace_id: str | None = Field(None, description="the trace that it goes on with, in logs and in tracing backends")
 
 
 def batch_hash(batch: dict[str, Any]) -> ContentHash:

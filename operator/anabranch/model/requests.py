@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, JsonValue, StringConstraints
+from pydantic import Field, JsonValue, StringConstraints, model_validator
 
 from anabranch.model import limits
 from anabranch.model.crd.base import LongToken, Name, Namespace, Period, Token
@@ -66,12 +66,34 @@ class DecisionRequest(Wire):
     base_revision: Revision = Field(description='of the record that it would replace, as seen; "0" where there is none')
     action: Literal["accept", "reject"]
     reason: Annotated[str, StringConstraints(max_length=512, pattern=limits.TEXT_PATTERN)] = ""
+    hold: int | None = Field(
+        default=None,
+        ge=1,
+        le=2**31 - 1,
+        description="the candidate's `hold`, as seen: needed to accept what the recall gate holds",
+    )
+
+
+class GroupDecisionRequest(Wire):
+    """A decision on all candidates of a group that wait. It counts only for exactly those that the reviewer saw."""
+
+    group_id: Annotated[str, StringConstraints(max_length=63, pattern=r"^cand(_[0-9a-z]{26}){2}$")]
+    digest: Hash = Field(description="of the group's members, as seen (`groups` of the job)")
+    action: Literal["accept", "reject"]
+    reason: Annotated[str, StringConstraints(max_length=512, pattern=limits.TEXT_PATTERN)] = ""
 
 
 class ReviewRequest(Wire):
-    """Decisions on candidates of one job: all are recorded, or none."""
+    """Decisions on one job's candidates: all are recorded, or none. One on a candidate comes before its group's."""
 
-    decisions: tuple[DecisionRequest, ...] = Field(min_length=1, max_length=256)
+    decisions: tuple[DecisionRequest, ...] = Field(default=(), max_length=256)
+    groups: tuple[GroupDecisionRequest, ...] = Field(default=(), max_length=32)
+
+    @model_validator(mode="after")
+    def _decides(self) -> Self:
+        if not self.decisions and not self.groups:
+            raise ValueError("name at least one decision: in `decisions`, or in `groups`")
+        return self
 
 
 class RetractionRequest(Wire):

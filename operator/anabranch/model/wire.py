@@ -61,8 +61,14 @@ Key = Annotated[str, _valid(check_key)]
 Scope = Annotated[str, _valid(check_scope)]
 Locator = Annotated[str, _valid(check_locator)]
 Visibility = Literal["private", "shareable"]
+Traceparent = Annotated[str, StringConstraints(pattern=r"^00-[0-9a-f]{32}-[0-9a-f]{16}-0[01]$")]
 Layer = Literal["base", "shared", "private", "merged"]
 """What of a record to look at: the parent manifest, the followed updates, the private overlay, or all of them."""
+
+
+def is_none(value: object) -> bool:
+    """Whether there is nothing to be said in a field that is left out then."""
+    return value is None
 
 
 class Wire(BaseModel):

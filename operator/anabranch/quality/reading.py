@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 from anabranch.baselines import read
 from anabranch.domain.quality import Counts
-from anabranch.model.answers import Quality, QualityAges, QualityCounts, QualityPoint, ScopeQuality
-from anabranch.store import manifests, quality
+from anabranch.model.canonical import hash_text
+from anabranch.model.quality import Quality, QualityAges, QualityCounts, QualityPoint, QualityRecall, ScopeQuality
+from anabranch.store import manifests, quality, recall
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from anabranch.store.database import Database
+    from anabranch.store.recall import Measured
 
 
 async def tell(db: Database, *, line: str, ref: str | int | None, scopes: Collection[str], history: int) -> Quality:
@@ -32,12 +34,14 @@ async def tell(db: Database, *, line: str, ref: str | int | None, scopes: Collec
     """
     async with db.transaction(readonly=True, isolation="repeatable_read") as conn:
         manifest = await manifests.resolve(conn, line=line, ref="current" if ref is None else ref)
+        asked = manifest.generation  # recall is measured before the counters are
         if ref is None and (newest := await quality.totals(conn, line=line, before=manifest.generation + 1, limit=1)):
             manifest = await manifests.resolve(conn, line=line, ref=newest[0].generation)
         told = await quality.told(conn, line=line, generation=manifest.generation)
         counts = await quality.counts(conn, line=line, generation=manifest.generation) if told.counted else {}
         conflicts = await quality.conflicts(conn, line=line)
         before = await quality.totals(conn, line=line, before=manifest.generation, limit=history) if history else []
+        answered = await recall.results(conn, line=line, before=asked + 1, limit=history + 1)
     now, verified = datetime.now(UTC), told.sources_required
     total = Counts()
     for one in counts.values():
@@ -66,6 +70,24 @@ async def tell(db: Database, *, line: str, ref: str | int | None, scopes: Collec
             )
             for one in before
         ),
+        recall=tuple(_recall(one) for one in answered),
+    )
+
+
+def _recall(one: Measured) -> QualityRecall:
+    return QualityRecall(
+        generation=one.generation,
+        questions=hash_text(one.digest),
+        k=one.k,
+        tasks=one.tasks,
+        recall=one.recall,
+        recall_at_1=one.recall_at_1,
+        mrr=one.mrr,
+        against=one.against,
+        change=one.change,
+        low=one.low,
+        high=one.high,
+        worse=tuple(one.worse),
     )
 
 

@@ -1,32 +1,39 @@
-"""Searches: the records of a generation, or what a branch sees of them, that answer some words best.
+"""Searches: the records of a generation, or what a branch sees of them, that answer a text best.
 
 The index is asked for what it has. What it has not got yet, because it was published a moment ago, and a branch's
 private records, which are nobody else's and change all the time, are read and scored here by the same formula. So a
 search finds what was there when it was asked, whatever the index lacks, unless that is much; then it says so.
+
+By words, or by words and meaning (`hybrid`), where the installation has an embedder. Where it has none, or none that
+answers, words alone do, and the answer says that.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter
-from dataclasses import dataclass
+import functools
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from anabranch.baselines import read
-from anabranch.domain import bm25
 from anabranch.domain.words import words
 from anabranch.model.errors import InvalidInputError, UnavailableError
-from anabranch.model.limits import SEARCH_DEPTH, SEARCH_WORDS
-from anabranch.search import hits
-from anabranch.search.indexing import words_of
-from anabranch.store import manifests, searching
+from anabranch.model.limits import HYBRID_DEPTH, SEARCH_DEPTH, SEARCH_WORDS
+from anabranch.search import hits, scoring
+from anabranch.store import manifests, searching, standbys
+from anabranch.telemetry import tracing
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
-    from anabranch.model.answers import SearchHit
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from anabranch.domain import bm25
+    from anabranch.model.found import SearchHit, SearchMode, WordsAlone
     from anabranch.model.objects import ManifestRef
+    from anabranch.search.meaning import Both, Meaning
     from anabranch.store.branches import BranchRow
     from anabranch.store.database import Connection, Database
     from anabranch.store.searching import FoundRow, Having, IndexRow
@@ -36,19 +43,6 @@ _LATE: Final = 1_000
 
 _READ_BYTES: Final = 4 << 20
 """Of those, and of private records that may have a word: they are read, and scored here."""
-
-_LARGE: Final = 64 << 10
-"""Bytes of a content from which on it is read by itself, so that a page of them is never in memory at once."""
-
-_LISTED: Final = 100_000
-"""Entries of the index that a search goes through. Words beyond, the most frequent ones first, are left out."""
-
-_MARGIN: Final = 100
-"""Documents that are ranked beyond twice those that are asked for."""
-
-_FEW: Final = SEARCH_DEPTH
-"""Entries of the rarer words up to which documents that have frequent words alone are looked at, too."""
-
 
 _AT_ONCE: Final = 4
 """Searches of a process at the same time; each has a connection."""
@@ -67,6 +61,7 @@ class Search:
         scopes: Those that the caller may read.
         text: What for.
         branch: Whose private records are searched too, instead of what the manifest says of their keys.
+        mode: How.
     """
 
     line: str
@@ -74,6 +69,7 @@ class Search:
     scopes: Sequence[str]
     text: str
     branch: BranchRow | None = None
+    mode: SearchMode = "words"
 
     @property
     def branch_id(self) -> str | None:
@@ -91,6 +87,9 @@ class Found:
         more: Whether there may be more behind them.
         indexed_through: The generation that the index has come to.
         complete: Whether everything was looked at.
+        mode: How it was searched.
+        words_alone: Why not by meaning, too.
+        without_vector: How many versions and private records were looked at by their words alone; 0 unless `hybrid`.
     """
 
     manifest: ManifestRef
@@ -98,6 +97,9 @@ class Found:
     more: bool
     indexed_through: int
     complete: bool
+    mode: SearchMode = "words"
+    words_alone: WordsAlone | None = "asked"
+    without_vector: int = 0
 
 
 class Searcher:
@@ -105,10 +107,14 @@ class Searcher:
 
     Args:
         db: The database.
+        meaning: Searches by meaning; None: this installation does not.
+        mode: How it is searched unless a search says it.
     """
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, *, meaning: Meaning | None = None, mode: SearchMode | None = None) -> None:
         self._db = db
+        self._meaning = meaning
+        self.mode: SearchMode = mode or ("words" if meaning is None else "hybrid")
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
     @contextlib.asynccontextmanager
@@ -134,11 +140,14 @@ class Searcher:
         Raises:
             UnavailableError: If too many others are before it, too.
         """
-        async with self.turn():
-            return await search(self._db, asked, offset=offset, limit=limit)
+        with tracing.span("search") as span:
+            async with self.turn():
+                found = await search(self._db, asked, offset=offset, limit=limit, meaning=self._meaning)
+            span.set(line=asked.line, mode=found.mode, hits=len(found.hits), complete=found.complete)
+        return found
 
 
-async def search(db: Database, asked: Search, *, offset: int, limit: int) -> Found:
+async def search(db: Database, asked: Search, *, offset: int, limit: int, meaning: Meaning | None = None) -> Found:
     """Search.
 
     Args:
@@ -146,6 +155,7 @@ async def search(db: Database, asked: Search, *, offset: int, limit: int) -> Fou
         asked: What, and for what.
         offset: Hits that were given before.
         limit: How many to give at most.
+        meaning: Searches by meaning; None: nobody does.
 
     Raises:
         InvalidInputError: If there is no word to search for, or too many.
@@ -153,33 +163,113 @@ async def search(db: Database, asked: Search, *, offset: int, limit: int) -> Fou
         NotFoundError: If there never was such a manifest.
         UnavailableError: If it takes too long, or the database cannot be reached.
     """
-    wanted = _wanted(asked.text)
-    limit = min(limit, SEARCH_DEPTH - offset)
-    async with searching.snapshot(db) as conn:
+    wanted = wanted_words(asked.text)
+    query, words_alone = await _query(meaning, asked)
+    searching_for = functools.partial(
+        _found, wanted=wanted, query=query, words_alone=words_alone, offset=offset, limit=limit, meaning=meaning
+    )
+    if asked.branch is None and db.standbys is not None:
+        named = await read.manifest(db, line=asked.line, ref=asked.ref)
+        asked = replace(asked, ref=named.generation)
+        return await standbys.read(
+            db,
+            line=asked.line,
+            baseline_ids=[named.baseline_id],
+            work=lambda conn: searching_for(conn, asked),
+            enough=lambda found: found.complete and not found.without_vector,  # the primary's index may be further
+        )
+    async with db.connection() as conn:
+        return await searching_for(conn, asked)
+
+
+async def _found(  # noqa: PLR0913  (a search has that many bounds)
+    conn: Connection,
+    asked: Search,
+    *,
+    wanted: Sequence[str],
+    query: NDArray[np.float32] | None,
+    words_alone: WordsAlone | None,
+    offset: int,
+    limit: int,
+    meaning: Meaning | None,
+) -> Found:
+    """What a search finds in one snapshot of the server of a connection."""
+    depth = SEARCH_DEPTH if query is None else HYBRID_DEPTH
+    limit = max(0, min(limit, depth - offset))
+    async with searching.snapshot_on(conn):
         manifest = await manifests.resolve(conn, line=asked.line, ref=asked.ref)
         index = await searching.index(conn, line=asked.line, scopes=asked.scopes)
         having = await searching.having(conn, line=asked.line, scopes=asked.scopes, words=wanted)
-        late, complete = await _late(conn, asked, index=index, generation=manifest.generation)
-        own, all_own = await _overlay(conn, asked, wanted)
-        late_counts, own_counts = await _counted(late), await _counted(own)
-        scale = _scale(wanted, index, having, late=late_counts, own=own_counts)
-        ranked = await _ranked(conn, asked, manifest.generation, scale, having, limit=offset + limit + 1)
-        best = _merged(ranked, [*_scored(late_counts, scale), *_scored(own_counts, scale)])
-        found = await hits.of(conn, asked.line, best[offset : offset + limit], scale.weights)
+        late, complete = await not_indexed(conn, asked, index=index, generation=manifest.generation)
+        own, all_own = await _overlay(conn, asked, wanted if query is None else None)
+        late_counts, own_counts = await scoring.counted(late), await scoring.counted(own)
+        scale = scoring.scale(wanted, index, having, late=late_counts, own=own_counts)
+        bounds = scoring.Bounds(asked.line, manifest.generation, asked.scopes, asked.branch_id)
+        others = [*late_counts, *own_counts]
+        both: Both | None = None
+        if meaning is None or query is None:
+            ranked = await _ranked(conn, bounds, scale, having, limit=offset + limit + 1)
+            best = scoring.merged(ranked, scoring.scored(others, scale))
+        else:
+            near = await meaning.near(conn, bounds, query)
+            ranked = await _ranked(conn, bounds, scale, having, limit=depth, large=scoring.LARGE_OF_BOTH)
+            both = await meaning.both(conn, bounds, query, scale, near=near, ranked=ranked, others=others)
+            best = both.best
+        found = await hits.of(
+            conn, asked.line, best[offset : offset + limit], scale.weights, ways=both.ways if both else None
+        )
         if asked.branch is not None:
             parent = asked.branch.parent_generation
             found = await hits.layered(conn, found, line=asked.line, parent=parent, generation=manifest.generation)
     return Found(
         manifest=read.ref(manifest),
         hits=found,
-        more=len(best) > offset + limit < SEARCH_DEPTH,
+        more=len(best) > offset + limit < depth,
         indexed_through=index.through,
         complete=complete and all_own,
+        mode="words" if query is None else "hybrid",
+        words_alone=words_alone,
+        without_vector=both.without_vector if both else 0,
     )
 
 
-def _wanted(text: str) -> list[str]:
-    """The different words of a text.
+async def _query(meaning: Meaning | None, asked: Search) -> tuple[NDArray[np.float32] | None, WordsAlone | None]:
+    """The vector of what is searched for; or none, and why."""
+    if asked.mode == "words":
+        return None, "asked"
+    if meaning is None:
+        return None, "off"
+    try:
+        return await meaning.of_query(asked.text), None
+    except UnavailableError:
+        return None, "unavailable"
+
+
+async def _ranked(  # noqa: PLR0913  (a search has that many bounds)
+    conn: Connection,
+    bounds: scoring.Bounds,
+    scale: bm25.Scale,
+    having: Mapping[str, Having],
+    *,
+    limit: int,
+    large: int = scoring.LARGE,
+) -> list[FoundRow]:
+    """What the index has of the words, the best first."""
+    return await scoring.ranked(
+        conn,
+        line=bounds.line,
+        generation=bounds.generation,
+        scopes=bounds.scopes,
+        branch_id=bounds.branch_id,
+        scale=scale,
+        having=having,
+        limit=limit,
+        large=large,
+    )
+
+
+def wanted_words(text: str) -> list[str]:
+    """The different words of what is searched for.
 
     Raises:
         InvalidInputError: If there are none, or too many.
@@ -196,8 +286,10 @@ def _wanted(text: str) -> list[str]:
     return wanted
 
 
-async def _late(conn: Connection, asked: Search, *, index: IndexRow, generation: int) -> tuple[list[FoundRow], bool]:
-    """What the index has not got yet, and whether that is all of it."""
+async def not_indexed(
+    conn: Connection, asked: Search, *, index: IndexRow, generation: int
+) -> tuple[list[FoundRow], bool]:
+    """What a generation shows that the index has not got yet, and whether that is all of it."""
     if generation <= index.through:
         return [], True
     line, through = asked.line, index.through
@@ -214,103 +306,10 @@ async def _late(conn: Connection, asked: Search, *, index: IndexRow, generation:
     )
 
 
-async def _overlay(conn: Connection, asked: Search, wanted: Sequence[str]) -> tuple[list[FoundRow], bool]:
-    """Private records that may have one of the words, and whether those are all."""
+async def _overlay(conn: Connection, asked: Search, wanted: Sequence[str] | None) -> tuple[list[FoundRow], bool]:
+    """Private records that may have one of the words, or all that there are; and whether those are all."""
     if asked.branch is None:
         return [], True
     return await searching.overlay(
         conn, line=asked.line, branch_id=asked.branch.branch_id, words=wanted, size=_READ_BYTES
     )
-
-
-_Counts = list[tuple["FoundRow", Counter[str]]]
-
-
-async def _counted(rows: Sequence[FoundRow]) -> _Counts:
-    """Records that are not in the index, with the counts of their words."""
-    if not rows:
-        return []
-    return await asyncio.to_thread(lambda: [(row, Counter(words_of(row.key, row.body or b"null"))) for row in rows])
-
-
-def _scale(
-    wanted: Sequence[str], index: IndexRow, having: Mapping[str, Having], *, late: _Counts, own: _Counts
-) -> bm25.Scale:
-    """How documents are scored: by what is published in these scopes. Private records do not weigh words."""
-    documents = index.documents + len(late)
-    said = index.words + sum(counts.total() for _, counts in late)
-    frequencies = {
-        word: (having[word].documents if word in having else 0) + sum(word in counts for _, counts in late)
-        for word in wanted
-    }
-    if not documents:
-        documents, said = len(own), sum(counts.total() for _, counts in own)
-    return bm25.Scale(
-        {word: bm25.weight(frequency, documents=documents) for word, frequency in frequencies.items()},
-        said / documents if documents else 0.0,
-    )
-
-
-async def _ranked(  # noqa: PLR0913  (a search has that many bounds)
-    conn: Connection,
-    asked: Search,
-    generation: int,
-    scale: bm25.Scale,
-    having: Mapping[str, Having],
-    *,
-    limit: int,
-) -> list[FoundRow]:
-    """What the index has, the best first.
-
-    Twice as many documents are ranked as are asked for. Only where the generation shows less than half of them, in the
-    past of a line that changes much, does it take a second, deeper look.
-    """
-    chosen = _chosen(having)
-    listed = sum(having[word].listed for word in chosen)
-    found: list[FoundRow] = []
-    for deep in (2 * limit + _MARGIN, searching.CANDIDATES):
-        found = await searching.rank(
-            conn,
-            line=asked.line,
-            generation=generation,
-            scopes=asked.scopes,
-            branch_id=asked.branch_id,
-            weights={word: scale.weights[word] for word in chosen},
-            costs=scale.costs,
-            champions=listed < _FEW,
-            deep=deep,
-            large=_LARGE,
-            limit=limit,
-        )
-        if len(found) >= limit or sum(having[word].documents for word in chosen) <= deep:
-            break
-    return found
-
-
-def _chosen(having: Mapping[str, Having]) -> list[str]:
-    """The words that the index is asked for: all, unless their entries are too many; then the rarer ones."""
-    chosen: list[str] = []
-    listed = 0
-    for word in sorted(having, key=lambda word: having[word].listed):
-        if chosen and listed + having[word].listed > _LISTED:
-            break
-        chosen.append(word)
-        listed += having[word].listed
-    return chosen
-
-
-def _scored(rows: _Counts, scale: bm25.Scale) -> list[tuple[float, FoundRow]]:
-    """Those of some records that have a word, with their scores."""
-    scored = []
-    for row, counts in rows:
-        score = scale.score({word: counts[word] for word in scale.weights}, words=counts.total())
-        if score:
-            scored.append((score, row))
-    return scored
-
-
-def _merged(ranked: Iterable[FoundRow], others: Iterable[tuple[float, FoundRow]]) -> list[tuple[float, FoundRow]]:
-    """All that was found, each key once, the best first; by key where the scores are equal."""
-    found = {row.key: (row.score or 0.0, row) for row in ranked}
-    found.update((row.key, (score, row)) for score, row in others)
-    return sorted(found.values(), key=lambda each: (-each[0], each[1].key))

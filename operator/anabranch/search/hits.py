@@ -9,21 +9,35 @@ from typing import TYPE_CHECKING
 from anabranch.domain.facts import Fact
 from anabranch.domain.snippets import snippet
 from anabranch.domain.words import text_of
-from anabranch.model.answers import SearchHit
 from anabranch.model.canonical import hash_text
+from anabranch.model.found import SearchHit
 from anabranch.store import contents, records
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from anabranch.model.found import FoundBy
     from anabranch.store.database import Connection
     from anabranch.store.searching import FoundRow
 
 
 async def of(
-    conn: Connection, line: str, found: Sequence[tuple[float, FoundRow]], weights: Mapping[str, float]
+    conn: Connection,
+    line: str,
+    found: Sequence[tuple[float, FoundRow]],
+    weights: Mapping[str, float],
+    *,
+    ways: Mapping[str, tuple[FoundBy, ...]] | None = None,
 ) -> list[SearchHit]:
-    """Records that were found, as they travel."""
+    """Records that were found, as they travel.
+
+    Args:
+        conn: A connection.
+        line: The line.
+        found: With their scores, the best first.
+        weights: Of the words.
+        ways: How they were found, by key; None: by their words.
+    """
     made = await asyncio.to_thread(
         lambda: [None if row.body is None else _hit(row, row.body, score, weights) for score, row in found]
     )
@@ -34,7 +48,7 @@ async def of(
         else:  # a large one, which is in memory for its snippet alone
             body = await contents.get(conn, line=line, content_hash=row.content_hash) or b"null"
             hits.append(await asyncio.to_thread(_hit, row, body, score, weights))
-    return hits
+    return hits if ways is None else [hit.model_copy(update={"found_by": ways[hit.key]}) for hit in hits]
 
 
 async def layered(
@@ -78,4 +92,5 @@ def _hit(row: FoundRow, body: bytes, score: float, weights: Mapping[str, float])
         validated_at=origin.validated_at,
         state=origin.state if row.visibility is None else "claim",
         retracted_sources=origin.retracted_sources,
+        found_by=("words",),
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from anabranch.model.errors import ClaimLostError, NotFoundError
 from anabranch.model.limits import EVENT_ATTEMPTS
 from anabranch.model.memory import AgentKey
-from anabranch.store import queries
+from anabranch.store import durability, queries
 from anabranch.store.exchanges import ExchangeRow
 
 if TYPE_CHECKING:
@@ -215,6 +215,7 @@ async def _outcome(  # noqa: PLR0913  (what was asked, and what came of it)
             f"The claim {claim_id} does not hold the event {event_id!r} any more; it is {found.status}.",
             hint="Nothing is to be done: what is unfinished comes again to whoever claims it.",
         )
+    await durability.settle(conn)
     return found
 
 

@@ -21,7 +21,7 @@ from anabranch.model.errors import (
     UnavailableError,
 )
 from anabranch.model.limits import BATCH_BYTES, SEQUENCE_WINDOW
-from anabranch.store import branches, lines, queries
+from anabranch.store import branches, durability, lines, queries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,6 +46,7 @@ class Arrival:
         body: The FindingBatch in canonical JSON.
         changes: How many it holds.
         final: Whether the agent calls it its last.
+        traceparent: Of the request that brings it; None: it is part of no trace.
     """
 
     line: str
@@ -56,6 +57,7 @@ class Arrival:
     body: bytes
     changes: int
     final: bool
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,8 @@ async def receive(conn: Connection, arrivals: Sequence[Arrival]) -> list[Receipt
         results |= await _receive_once(conn, {place: arrivals[place] for place in asked})
         if len(results) == len(arrivals):
             break
+    if any(isinstance(result, ReceiptRow) and result.duplicate for result in results.values()):
+        await durability.settle(conn)
     lost = UnavailableError("The batch met others in the same place again and again.", hint="Send it again.")
     return [results.get(place, lost) for place in range(len(arrivals))]
 
@@ -170,6 +174,7 @@ async def _receive_once(conn: Connection, arrivals: Mapping[int, Arrival]) -> di
             bodies=[one.body for one in given],
             changes=[one.changes for one in given],
             finals=[one.final for one in given],
+            traceparents=[one.traceparent for one in given],
             window=SEQUENCE_WINDOW,
             batch_bytes=BATCH_BYTES,
         ),
@@ -207,6 +212,19 @@ async def page(conn: Connection, *, line: str, branch_id: str, after: int = 0, l
     """The receipts of a branch in order, beginning after one."""
     found = _sql.page(conn, line=line, branch_id=branch_id, after=after, limit=limit)
     return await queries.rows(found, lambda row: BatchHeader(**row))
+
+
+async def traces(conn: Connection, *, job: JobRow, limit: int) -> list[str]:
+    """The recorded traces that a job's batches came with, each once, in order."""
+    found = _sql.traces(
+        conn,
+        line=job.line,
+        branch_id=job.branch_id,
+        from_sequence=job.from_sequence,
+        through_sequence=job.through_sequence,
+        limit=limit,
+    )
+    return await queries.rows(found, lambda row: str(row["traceparent"]))
 
 
 async def ages(conn: Connection, *, jobs: Sequence[JobRow], limit: int = 1_000) -> list[float]:

@@ -167,6 +167,11 @@ async def by_uid(conn: Connection, *, namespace: str, name: str, uid: str) -> Br
     return row and BranchRow(**row)
 
 
+async def namespaces(conn: Connection) -> list[str]:
+    """All namespaces that ever had a branch."""
+    return await queries.rows(_sql.namespaces(conn), lambda row: str(row["namespace"]))
+
+
 async def list_by_namespace(conn: Connection, *, namespace: str, after: str = "", limit: int) -> list[BranchRow]:
     """The branches of a namespace by name, beginning after one, without those whose resource was deleted."""
     found = _sql.list_by_namespace(conn, namespace=namespace, after=after, limit=limit)

@@ -44,6 +44,10 @@ class CandidateRow:
         canonical_revision: Of the record that it was compared with; None for none.
         canonical_hash: Of that record's content, 32 bytes.
         mark: What it only marks the record as, which goes on saying what it says; None: it changes the record.
+        origin: Whether a run found it, or it was written of several candidates (see `merges`).
+        inputs: Ids of the candidates that it was made of; None for a finding.
+        contributors: Usernames of who wrote these, who count as its authors too; None for a finding.
+        model: The model that wrote it; None: none did.
     """
 
     line: str
@@ -70,9 +74,19 @@ class CandidateRow:
     canonical_revision: int | None = None
     canonical_hash: bytes | None = None
     mark: Literal["sourceRetracted"] | None = None
+    origin: Literal["finding", "merge", "summary"] = "finding"
+    inputs: tuple[str, ...] | None = None
+    contributors: tuple[str, ...] | None = None
+    model: str | None = None
+
+    @property
+    def authors(self) -> set[str]:
+        """Usernames of all who had a hand in it."""
+        return {self.author, *(self.contributors or ())}
 
 
 _FIELDS: Final = tuple(field.name for field in fields(CandidateRow))
+_LISTS: Final = ("sources", "origin_runs", "inputs", "contributors")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +165,18 @@ async def get(conn: Connection, candidate_id: str) -> CandidateRow | None:
 async def of_job(conn: Connection, *, line: str, job_id: str) -> list[CandidateRow]:
     """The candidates that a job decides, in the order of their import."""
     return await queries.rows(_sql.of_job(conn, line=line, job_id=job_id), from_row)
+
+
+async def of_job_by_id(conn: Connection, *, line: str, job_id: str, candidate_ids: Sequence[str]) -> list[CandidateRow]:
+    """Those of some candidates that a job decides, by id."""
+    found = _sql.of_job_by_id(conn, line=line, job_id=job_id, candidate_ids=candidate_ids)
+    return await queries.rows(found, from_row)
+
+
+async def next_ordinal(conn: Connection, *, line: str, origin_job: str) -> int:
+    """The place of the next candidate that a job brings; whoever holds the job asks."""
+    ordinal: int = await _sql.next_ordinal(conn, line=line, origin_job=origin_job)
+    return ordinal
 
 
 async def citing(conn: Connection, *, line: str, job_id: str, locator: str) -> list[tuple[str, str]]:
@@ -246,7 +272,8 @@ async def view(conn: Connection, candidate_id: str) -> CandidateView | None:
 def from_row(row: Mapping[str, Any]) -> CandidateRow:
     """A candidate from a row that has at least the columns of the table."""
     values = {name: row[name] for name in _FIELDS}
-    return CandidateRow(**values | {"sources": tuple(row["sources"]), "origin_runs": tuple(row["origin_runs"])})
+    lists = {name: None if row[name] is None else tuple(row[name]) for name in _LISTS}
+    return CandidateRow(**values | lists)
 
 
 def _view(row: Mapping[str, Any]) -> CandidateView:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from anabranch.model.canonical import hash_text
 from anabranch.model.errors import ConflictError, NotFoundError, TooLargeError
 from anabranch.model.limits import CHECKPOINTS_BRANCH
-from anabranch.store import branches, queries
+from anabranch.store import branches, durability, queries
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -80,6 +80,7 @@ async def add(  # noqa: PLR0913  (the columns of a checkpoint)
     """
     where = {"line": line, "branch_id": branch_id}
     if (known := await get(conn, **where, checkpoint_id=checkpoint_id)) is not None:
+        await durability.settle(conn)
         return _same(known, content_hash), False
     async with conn.transaction():
         phase = await _sql.lock(conn, **where)

@@ -13,6 +13,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeAlias, TypeVar
 
+from anabranch.store.durability import CommitsWaitError
+
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
 
@@ -88,11 +90,13 @@ class Coalescer(Generic[Asked, Answer]):
         try:
             answers = await self._serve([request.asked for request in requests])
         except Exception as error:  # noqa: BLE001  (whoever waits is told, whatever it is)
-            if len(requests) > 1:
+            if len(requests) > 1 and not isinstance(error, CommitsWaitError):
                 # What cannot be done for one, since its row is locked for long, must not keep the others waiting.
                 await asyncio.gather(*(self._answer([request]) for request in requests))
-            elif not requests[0].answer.done():
-                requests[0].answer.set_exception(error)
+                return
+            for request in requests:
+                if not request.answer.done():
+                    request.answer.set_exception(error)
             return
         for request, answer in zip(requests, answers, strict=True):
             if not request.answer.done():

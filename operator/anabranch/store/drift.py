@@ -32,6 +32,7 @@ _REWIND: Final[dict[Kind, str]] = {
     "ConsolidationJob": "rewind_job",
 }
 _UNCHANGED: Final[dict[Kind, str]] = {"Branch": "unchanged_branches", "ConsolidationJob": "unchanged_jobs"}
+_HELD: Final[dict[Kind, str]] = {"Branch": "held_branches", "ConsolidationJob": "held_jobs"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,19 @@ class Sighting:
     generation: int
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What Postgres has for a resource.
+
+    Attributes:
+        id: Of the branch or job that is not deleted; None: there is none.
+        waits: Whether it waits for something.
+    """
+
+    id: str | None = None
+    waits: bool = False
+
+
 async def absent(
     conn: Connection, *, kind: Kind, uids: Sequence[str], before: datetime, namespaces: Sequence[str] = ()
 ) -> Absent:
@@ -107,6 +121,25 @@ async def unchanged(conn: Connection, *, kind: Kind, sightings: Sequence[Sightin
         generations=[one.generation for one in sightings],
     )
     return {row["uid"] async for row in found}
+
+
+async def held(
+    conn: Connection, *, kind: Kind, places: Sequence[tuple[str, str, str]]
+) -> dict[tuple[str, str, str], Held]:
+    """What Postgres has for resources; those for which it has nothing are left out.
+
+    Args:
+        conn: A connection.
+        kind: Of the resources.
+        places: Namespace, name and uid of each; any number of them.
+    """
+    namespaces, names, uids = ([place[at] for place in places] for at in range(3))
+    asked = {"namespaces": namespaces, "names": names, "uids": uids}
+    waiting = {row["uid"] async for row in _sql.held_waits(conn, kind=kind, **asked)}
+    rows = getattr(_sql, _HELD[kind])(conn, **asked) if kind in _HELD else None
+    ids = {row["uid"]: row["id"] async for row in rows} if rows is not None else {}
+    found = {place: Held(ids.get(place[2]), waits=place[2] in waiting) for place in places}
+    return {place: one for place, one in found.items() if one != Held()}
 
 
 async def rewind(  # noqa: PLR0913  (what identifies it, and how far it was set back)

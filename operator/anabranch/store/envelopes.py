@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from anabranch.model.errors import QuotaExceededError
+from anabranch.model.limits import MEMORY_INSTANCES
 from anabranch.store import queries
 
 if TYPE_CHECKING:
@@ -61,16 +63,27 @@ async def raised(conn: Connection, key: AgentKey) -> int:
     """Hold an envelope, for a write by its owner, until the transaction ends; the revision of that write.
 
     What was synced last does not count any more: it does not know of this write.
+
+    Raises:
+        QuotaExceededError: If the agent has written as so many instances that there is no room for another.
     """
-    revision: int = await _sql.begin_write(conn, **key.columns)
+    row = await _sql.begin_write(conn, **key.columns)
+    if row["is_new"]:
+        await _check_room(conn, key)
+    revision: int = row["revision"]
     return revision
 
 
 async def hold(conn: Connection, key: AgentKey) -> HeldEnvelope:
-    """Hold an envelope until the transaction ends; it is made if it is not there."""
+    """Hold an envelope until the transaction ends; it is made if it is not there.
+
+    Raises:
+        QuotaExceededError: If the agent has written as so many instances that there is no room for another.
+    """
     row = await _sql.hold(conn, **key.columns)
     if row is None:
-        await _sql.open(conn, **key.columns)
+        if await _sql.open(conn, **key.columns):
+            await _check_room(conn, key)
         row = await _sql.hold(conn, **key.columns)
     return HeldEnvelope(**row)
 
@@ -88,3 +101,17 @@ async def note_sync(
         shared_revision: Which the shared section has now, if the sync gave it.
     """
     await _sql.synced(conn, **key.columns, revision=revision, sync_key=sync_key, shared_revision=shared_revision)
+
+
+async def _check_room(conn: Connection, key: AgentKey) -> None:
+    """Check that an agent may have the envelope that was just made, in the transaction that made it.
+
+    Asked only where an agent writes: whom the platform tells of exchanges is for the platform to say.
+    """
+    await _sql.one_at_a_time(conn, namespace=key.namespace, agent_id=key.agent_id)
+    if await _sql.instances(conn, namespace=key.namespace, agent_id=key.agent_id) > MEMORY_INSTANCES:
+        raise QuotaExceededError(
+            f"The agent remembers as {MEMORY_INSTANCES} instances, which is the limit.",
+            hint="Let its sessions use instances that are there, such as the ordinals of a StatefulSet.",
+            limit=MEMORY_INSTANCES,
+        )

@@ -43,6 +43,7 @@ class EventRow:
         generation: The one that became current with it.
         published_baseline_id: The baseline id of that generation.
         created_at: When.
+        traceparent: Of the publication that it tells of; None: that is part of no trace.
     """
 
     line: str
@@ -57,6 +58,7 @@ class EventRow:
     generation: int
     published_baseline_id: str
     created_at: datetime
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,7 @@ class NewEvent:
         revision: Of the version that it speaks of; None stands for the one that the generation brings.
         content_hash: Of that version's content.
         origin_branch: The branch that found it.
+        traceparent: Of the publication; None: it is part of no trace.
     """
 
     kind: EventKind
@@ -78,6 +81,7 @@ class NewEvent:
     revision: int | None = None
     content_hash: bytes | None = None
     origin_branch: str | None = None
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +175,7 @@ async def append(
         ],
         content_hashes=[event.content_hash for event in events],
         origin_branches=[event.origin_branch for event in events],
+        traceparents=[event.traceparent for event in events],
         generation=manifest.generation,
         published_baseline_id=manifest.baseline_id,
     )

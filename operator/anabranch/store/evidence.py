@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.model.errors import NotFoundError, TooLargeError
 from anabranch.model.limits import EVIDENCE_BRANCH_BYTES
-from anabranch.store import branches, queries
+from anabranch.store import branches, durability, queries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,6 +53,7 @@ async def put(  # noqa: PLR0913  (the columns of a blob)
         ReclaimedError: If retention has removed what the run brought.
     """
     if await exists(conn, line=line, branch_id=branch_id, digests=[digest]):
+        await durability.settle(conn)
         return False
     async with conn.transaction():
         kept = await _sql.lock(conn, line=line, branch_id=branch_id)

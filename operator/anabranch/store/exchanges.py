@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from anabranch.model.errors import ConflictError
 from anabranch.model.limits import EXCHANGES_KEPT
 from anabranch.model.memory import AgentKey
-from anabranch.store import queries
+from anabranch.store import durability, queries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -128,6 +128,8 @@ async def append(conn: Connection, entries: Sequence[NewExchange]) -> list[Appen
                 f"The exchange {entry.exchange_id!r} was posted before, with other content.",
                 hint="Give each exchange an id of its own, and send it again as it was.",
             )
+    if entries and not fresh:  # else the commit waits in any case
+        await durability.settle(conn)
     new = set(fresh)
     return [
         Appended(

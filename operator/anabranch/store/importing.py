@@ -1,4 +1,6 @@
-"""The first generation of a line, from a stream of records: by COPY, in bounded memory, in one transaction.
+"""All records of a line at once, from a stream of them: by COPY, in bounded memory, in one transaction.
+
+That is the first generation of a line that is imported, or the one from which a line goes on that comes from a backup.
 
 A million records take well under a minute and no more memory than a few thousand of them: versions go to the table as
 they come, the trie's pairs to a file, and the trie is then built from the pairs in their order. Each batch is made
@@ -61,6 +63,8 @@ class ImportRecord(NamedTuple):
         content_hash: SHA-256 of the content's canonical bytes.
         content_body: Those bytes.
         fact_body: The provenance's canonical bytes.
+        revision: The line's revision that brought it.
+        tombstone: Whether the key is deleted; its content is none, and not stored.
     """
 
     key: str
@@ -68,6 +72,8 @@ class ImportRecord(NamedTuple):
     content_hash: bytes
     content_body: bytes
     fact_body: bytes
+    revision: int = 1
+    tombstone: bool = False
 
 
 async def import_first(
@@ -93,22 +99,53 @@ async def import_first(
         TooLargeError: If there are too many records or scopes.
     """
     async with db.transaction() as conn:
-        await _sql.be_patient(conn)
         head = await lines.lock_head(conn, line)
         if head.head_generation:
             raise ConflictError("The baseline has records already.", hint="A later import is reviewed: see its job.")
-        with SortedPairs() as pairs:
-            count = await _copy_records(conn, line=line, records=records, pairs=pairs)
-            root = await _copy_trie(conn, line=line, pairs=pairs)
+        filled = await fill(conn, line=line, generation=1, records=records)
         if import_digest is not None:
             await lines.set_import_digest(conn, line=line, digest=import_digest)
-        return await publish.seal(conn, head=head, root=root, records=count, events=(), origin=origin)
+        return await publish.seal(conn, head=head, root=filled.root, records=filled.live, events=(), origin=origin)
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """What was written.
+
+    Attributes:
+        root: Root of the trie over all of it, 32 bytes.
+        live: Records that are no tombstones.
+    """
+
+    root: bytes
+    live: int
+
+
+async def fill(conn: Connection, *, line: str, generation: int, records: AsyncIterable[ImportRecord]) -> Filled:
+    """Write all records of a line that has none, and the trie over them.
+
+    Args:
+        conn: Inside a transaction, in which nobody else writes to the line.
+        line: The line.
+        generation: From which on they are to be seen.
+        records: As for `import_first`.
+
+    Raises:
+        DuplicateKeyError: If a key comes twice.
+        TooLargeError: If there are too many records or scopes.
+    """
+    await _sql.be_patient(conn)
+    with SortedPairs() as pairs:
+        live = await _copy_records(conn, line=line, generation=generation, records=records, pairs=pairs)
+        root = await _copy_trie(conn, line=line, generation=generation, pairs=pairs)
+    return Filled(root, live)
 
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Some records as the tables take them."""
+    """Some records as the tables take them; how many of them are live."""
 
+    live: int
     scopes: set[str]
     versions: list[tuple[Any, ...]]
     bodies: dict[bytes, bytes]
@@ -116,13 +153,13 @@ class _Batch:
 
 
 async def _copy_records(
-    conn: Connection, *, line: str, records: AsyncIterable[ImportRecord], pairs: SortedPairs
+    conn: Connection, *, line: str, generation: int, records: AsyncIterable[ImportRecord], pairs: SortedPairs
 ) -> int:
     count = 0
     scopes: set[str] = set()
     facts: set[bytes] = set()
-    async for batch in _ahead(_prepared(_batches(records), line=line, pairs=pairs)):
-        count += len(batch.versions)
+    async for batch in _ahead(_prepared(_batches(records), line=line, generation=generation, pairs=pairs)):
+        count += batch.live
         if count > LINE_RECORDS:
             raise TooLargeError(f"The import has more than {LINE_RECORDS:,} records.", hint="Split the baseline.")
         if not scopes.issuperset(batch.scopes):
@@ -133,32 +170,44 @@ async def _copy_records(
 
 
 async def _prepared(
-    batches: AsyncIterator[list[ImportRecord]], *, line: str, pairs: SortedPairs
+    batches: AsyncIterator[list[ImportRecord]], *, line: str, generation: int, pairs: SortedPairs
 ) -> AsyncIterator[_Batch]:
     async for batch in batches:
-        yield await asyncio.to_thread(_prepare, batch, line, pairs)
+        yield await asyncio.to_thread(_prepare, batch, line, generation, pairs)
 
 
-def _prepare(batch: Sequence[ImportRecord], line: str, pairs: SortedPairs) -> _Batch:
+def _prepare(batch: Sequence[ImportRecord], line: str, generation: int, pairs: SortedPairs) -> _Batch:
     """Make some records ready, and take in their pairs."""
     hashes = {body: sha256(body) for body in {record.fact_body for record in batch}}
     rows = [
-        (line, record.key, 1, 1, record.scope, record.content_hash, hashes[record.fact_body], False) for record in batch
+        (
+            line,
+            record.key,
+            generation,
+            record.revision,
+            record.scope,
+            record.content_hash,
+            hashes[record.fact_body],
+            record.tombstone,
+        )
+        for record in batch
     ]
     pairs.extend(
         trie.Descriptor(
             key=record.key,
-            revision=1,
+            revision=record.revision,
             scope=record.scope,
             content_hash=record.content_hash,
             fact_hash=hashes[record.fact_body],
+            tombstone=record.tombstone,
         ).pair
         for record in batch
     )
     return _Batch(
+        live=sum(not record.tombstone for record in batch),
         scopes={record.scope for record in batch},
         versions=rows,
-        bodies={record.content_hash: record.content_body for record in batch},
+        bodies={record.content_hash: record.content_body for record in batch if not record.tombstone},
         facts={digest: body for body, digest in hashes.items()},
     )
 
@@ -197,11 +246,11 @@ async def _copy_bodies(  # noqa: PLR0913  (two tables of one shape)
         await add(conn, line=line, bodies=bodies)
 
 
-async def _copy_trie(conn: Connection, *, line: str, pairs: SortedPairs) -> bytes:
+async def _copy_trie(conn: Connection, *, line: str, generation: int, pairs: SortedPairs) -> bytes:
     """Store the nodes over some pairs; the root's hash."""
     root = trie.EMPTY_ROOT
     async for nodes in _ahead(_nodes(trie.build(pairs))):
-        rows = [(line, node.path, 1, node.hash, node.body) for node in nodes]
+        rows = [(line, node.path, generation, node.hash, node.body) for node in nodes]
         await conn.copy_records_to_table("trie_nodes", columns=_NODE_COLUMNS, records=rows)
         root = nodes[-1].hash
     return root

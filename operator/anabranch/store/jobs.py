@@ -47,6 +47,7 @@ class JobRow:
         kept: ``whole``, until retention removes its candidates and reviews (``leaving``, then ``log``), and then its
             log (``row``).
         ttl_seconds: For how long its resource is kept after the end; None: until somebody deletes it.
+        traceparent: Of what made it; None: it is part of no trace.
         counts: ``received``, ``duplicates``, ``accepted``, ``rejected``, ``conflicting``, ``held``.
         version: Counts the changes that the resource's status shows.
     """
@@ -84,6 +85,7 @@ class JobRow:
     version: int
     kept: Literal["whole", "leaving", "log", "row"] = "whole"
     ttl_seconds: int | None = None
+    traceparent: str | None = None
 
 
 _FIELDS: Final = tuple(field.name for field in fields(JobRow))
@@ -154,6 +156,12 @@ async def transitions(conn: Connection, *, line: str, job_id: str, after: int = 
     """What happened to a job, in order, beginning after one ordinal."""
     found = _sql.transitions(conn, line=line, job_id=job_id, after=after, limit=limit)
     return await queries.rows(found, lambda row: TransitionRow(**row))
+
+
+async def since(conn: Connection, *, line: str, job_id: str, state: JobState) -> datetime:
+    """When a job that has been in a state came to be in it, the last time."""
+    found: datetime = await _sql.since(conn, line=line, job_id=job_id, state=state)
+    return found
 
 
 async def unborn(conn: Connection, *, limit: int) -> list[JobRow]:

@@ -132,6 +132,11 @@ async def list_by_namespace(conn: Connection, namespace: str) -> list[LineState]
     return await queries.rows(_sql.list_by_namespace(conn, namespace=namespace), _state)
 
 
+async def directory(conn: Connection) -> dict[str, list[str]]:
+    """The names of all Baselines, by namespace."""
+    return dict(await queries.rows(_sql.directory(conn), lambda row: (row["namespace"], row["names"])))
+
+
 async def adopt_or_create(conn: Connection, *, namespace: str, namespace_uid: str, name: str, uid: str) -> LineState:
     """The line of a Baseline: the one that it or a deleted namesake in the same namespace had, or a new one.
 

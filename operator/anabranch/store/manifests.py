@@ -15,6 +15,7 @@ from anabranch.model.ids import BaselineId, LineId, is_id
 from anabranch.store import queries
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from datetime import datetime
 
     from anabranch.store.database import Connection
@@ -97,6 +98,17 @@ async def by_baseline_id(conn: Connection, *, line: str, baseline_id: str) -> Ma
     return None if row is None else from_row(row)
 
 
+async def standing(conn: Connection, *, line: str, generation: int) -> BaselineId | None:
+    """The id of a generation's manifest; None where it was pruned or never was, or the line has no Baseline."""
+    baseline_id: BaselineId | None = await _sql.standing(conn, line=line, generation=generation)
+    return baseline_id
+
+
+async def has(conn: Connection, *, line: str, baseline_ids: Collection[str]) -> bool:
+    """Whether all of some manifests, each named once, are here."""
+    return bool(await _sql.has(conn, line=line, baseline_ids=list(baseline_ids)))
+
+
 async def resolve(conn: Connection, *, line: str, ref: str | int) -> ManifestRow:
     """The manifest that a reference names.
 
@@ -169,9 +181,10 @@ def missing(generation: int, *, head_generation: int) -> AnabranchError:
     )
 
 
-_FIELDS: Final = tuple(field.name for field in fields(ManifestRow))
+FIELDS: Final = tuple(field.name for field in fields(ManifestRow))
+"""Columns of a manifest."""
 
 
 def from_row(row: Any) -> ManifestRow:
     """A manifest of a row that has all its columns."""
-    return ManifestRow(**{name: row[name] for name in _FIELDS})
+    return ManifestRow(**{name: row[name] for name in FIELDS})

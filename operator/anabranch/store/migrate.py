@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 import asyncpg
 
 from anabranch.model.errors import UnavailableError
+from anabranch.store import pools
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -43,6 +44,7 @@ _ABSENT: Final = (
     asyncpg.PostgresConnectionError,
     asyncpg.CannotConnectNowError,
     asyncpg.TooManyConnectionsError,
+    asyncpg.TargetServerAttributeNotMatched,  # of several hosts none takes writes: one is about to
 )
 
 
@@ -234,7 +236,7 @@ async def connect(dsn: str, user: str | None = None, password: str | None = None
         return await asyncpg.connect(
             dsn, user=user, password=password, server_settings={"application_name": "anabranch migrate"}
         )
-    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+    except pools.FAILURES as error:
         kind = ServerAbsentError if isinstance(error, _ABSENT) else UnavailableError
         raise kind(
             f"Postgres cannot be reached: {error}.", hint="Check that the server runs and that the DSN is right."

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import asyncpg
 
 from anabranch.model.errors import UnavailableError
+from anabranch.store import pools
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -29,9 +30,14 @@ CHANNEL: Final = "anabranch"
 EVERYTHING: Final = ""
 """The topic that a listener gets when it has just (re)connected: it may have missed any."""
 
+_NOTIFY: Final = """
+SELECT pg_notify($1, topic) FROM unnest($2::text[]) AS topic, set_config('synchronous_commit', 'off', true)
+"""
+"""It may be lost, and what it is about is committed: it waits neither for the disk nor for a standby."""
+
 _PAUSE: Final = 0.02
 _RECONNECT_SECONDS: Final = 1.0
-_CHECK_SECONDS: Final = 10.0
+_CHECK_SECONDS: Final = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -60,7 +66,7 @@ class Notifier:
             while self._topics:
                 topics, self._topics = sorted(self._topics), set()
                 async with self._connection() as conn:
-                    await conn.execute("SELECT pg_notify($1, topic) FROM unnest($2::text[]) AS topic", CHANNEL, topics)
+                    await conn.execute(_NOTIFY, CHANNEL, topics)
                 await asyncio.sleep(_PAUSE)
         except UnavailableError as error:
             _log.warning("A notification was lost, listeners will find out by polling: %s", error)
@@ -110,13 +116,15 @@ class Listener:
         while True:
             try:
                 await self._follow_once()
-            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            except pools.FAILURES as error:
                 _log.warning("The listening connection broke, connecting again: %s", error)
             await asyncio.sleep(_RECONNECT_SECONDS)
 
     async def _follow_once(self) -> None:
-        conn = await asyncpg.connect(self._dsn, server_settings={"application_name": self._application_name})
+        settings = {"application_name": self._application_name}
+        conn = await asyncpg.connect(self._dsn, timeout=_CHECK_SECONDS, server_settings=settings)
         try:
+            pools.probe(conn)
             closed = asyncio.Event()
             conn.add_termination_listener(lambda _: closed.set())
             await conn.add_listener(CHANNEL, lambda _conn, _pid, _channel, topic: self._add(str(topic)))

@@ -16,6 +16,7 @@ from anabranch.model.ids import LineId, new_job_id
 from anabranch.model.limits import BATCH_CHANGES, BULK_BATCHES, BULK_BYTES
 from anabranch.store import branches, queries
 from anabranch.store.jobs import JobRow, from_row
+from anabranch.telemetry import tracing
 
 if TYPE_CHECKING:
     from anabranch.store.database import Connection
@@ -191,6 +192,7 @@ async def open_held(conn: Connection, *, job: JobRow, counts: dict[str, int]) ->
                 lease_seconds=job.lease_seconds,
                 retry_limit=job.retry_limit,
                 ttl_seconds=TTL_SECONDS,
+                traceparent=job.traceparent,
             )
             if row is not None:
                 return from_row(row)
@@ -234,6 +236,7 @@ async def open_made(  # noqa: PLR0913  (the columns of a job)
             state=state,
             detail=detail,
             ttl_seconds=TTL_SECONDS,
+            traceparent=tracing.handed_on(),
         )
     return from_row(row)
 

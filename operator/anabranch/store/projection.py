@@ -11,15 +11,18 @@ from collections import defaultdict
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from anabranch.domain.gate import Bounds
 from anabranch.model.ids import line_of
-from anabranch.store import jobs, manifests, queries, rebases
+from anabranch.store import backups, jobs, manifests, queries, rebases
 from anabranch.store.branches import BranchRow
 from anabranch.store.lines import HeadRow, LineRow
+from anabranch.store.recall import Measured
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from anabranch.store.backups import BackupRow
     from anabranch.store.database import Connection
     from anabranch.store.jobs import JobRow
     from anabranch.store.manifests import ManifestRow
@@ -66,6 +69,34 @@ class QualityTotals:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Recalled:
+    """What the newest generation answers, up to the current one, that was asked what the Baseline asks now.
+
+    Attributes:
+        result: What it answers.
+        bounds: What is asked for.
+    """
+
+    result: Measured
+    bounds: Bounds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupState:
+    """What is known of a line's backups.
+
+    Attributes:
+        target: Where they are to go; None: the Baseline asks for none.
+        error: Why the last attempt failed; None: it did not.
+        newest: The newest one, wherever it lies; None: there is none.
+    """
+
+    target: str | None = None
+    error: str | None = None
+    newest: BackupRow | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineState:
     """What a Baseline's status shows.
 
@@ -78,6 +109,8 @@ class BaselineState:
         open_conflicts: Candidates that contradict a record and wait for a reviewer.
         oldest_conflict_at: Since when the oldest of them waits.
         quality: Of the newest generation that is counted, up to the current one; None: none is.
+        recall: What was answered; None: nothing was asked.
+        backup: What is known of its backups.
     """
 
     line: LineRow
@@ -90,6 +123,8 @@ class BaselineState:
     open_conflicts: int
     oldest_conflict_at: datetime | None
     quality: QualityTotals | None
+    recall: Recalled | None = None
+    backup: BackupState = BackupState()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +263,11 @@ def _baseline(row: Mapping[str, Any]) -> BaselineState:
         pending_batches=row["pending_batches"],
         open_conflicts=row["open_conflicts"],
         oldest_conflict_at=row["oldest_conflict_at"],
+        backup=BackupState(
+            target=row["backup_target"],
+            error=row["backup_error"],
+            newest=None if row["backup"] is None else backups.from_row(row["backup"]),
+        ),
         quality=None
         if row["quality_generation"] is None
         else QualityTotals(
@@ -237,6 +277,16 @@ def _baseline(row: Mapping[str, Any]) -> BaselineState:
             verified=row["quality_verified"],
             duplicates=row["duplicates"],
         ),
+        recall=_recalled(row),
+    )
+
+
+def _recalled(row: Mapping[str, Any]) -> Recalled | None:
+    if row["recall_generation"] is None:
+        return None
+    return Recalled(
+        result=Measured(**{field.name: row[f"recall_{field.name}"] for field in fields(Measured)}),
+        bounds=Bounds(k=row["recall_k"], floor=row["floor"], max_regression=row["max_regression"]),
     )
 
 

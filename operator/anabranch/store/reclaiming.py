@@ -170,7 +170,11 @@ async def _drop_decisions(conn: Connection, *, line: str, job_ids: Sequence[str]
     ids = list(job_ids)
     candidates = await _sql.drop_candidates(conn, line=line, job_ids=ids, limit=_ROWS)
     reviews = queries.touched(await _sql.drop_reviews(conn, line=line, job_ids=ids, limit=_ROWS))
-    return _ROWS in (candidates, reviews)
+    merges = queries.touched(await _sql.drop_merges(conn, line=line, job_ids=ids, limit=_ROWS))
+    drafts = queries.touched(await _sql.drop_drafts(conn, line=line, job_ids=ids, limit=_BODIES))
+    holds = queries.touched(await _sql.drop_holds(conn, line=line, job_ids=ids, limit=_ROWS))
+    proposals = queries.touched(await _sql.drop_proposals(conn, line=line, job_ids=ids, limit=_ROWS))
+    return _ROWS in (candidates, reviews, merges, holds, proposals) or drafts == _BODIES
 
 
 def _branch_id(row: Any) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from anabranch.model.errors import UnavailableError
-from anabranch.store import queries
+from anabranch.store import durability, queries
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -81,7 +81,7 @@ async def request(  # noqa: PLR0913  (the columns of a retraction)
         UnavailableError: If others kept asking for it, and it kept being decided, in between.
     """
     for _ in range(_ATTEMPTS):
-        row = await _sql.request(
+        asked = await _sql.request(
             conn,
             line=line,
             retraction_id=retraction_id,
@@ -91,9 +91,12 @@ async def request(  # noqa: PLR0913  (the columns of a retraction)
             content_hash=content_hash,
             reason=reason,
             requested_by=requested_by,
-        ) or await _sql.open_of(conn, line=line, key=key, content_hash=content_hash)
-        if row is not None:
-            return _from_row(row)
+        )
+        if asked is not None:
+            return _from_row(asked)
+        if (known := await _sql.open_of(conn, line=line, key=key, content_hash=content_hash)) is not None:
+            await durability.settle(conn)
+            return _from_row(known)
     raise UnavailableError("It was being retracted by others at the same moment.", hint="Try again.")
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from anabranch.store import queries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from anabranch.store.database import Connection
@@ -31,6 +31,7 @@ class Decision:
         reviewer: Username.
         content_hash: Of the content that the reviewer saw, 32 bytes.
         base_revision: Of the canonical record that the reviewer saw; 0 for none.
+        hold: Number of the recall gate's hold that the reviewer saw; None: of none.
     """
 
     candidate_id: str
@@ -39,6 +40,7 @@ class Decision:
     base_revision: int
     action: Literal["accept", "reject", "withdraw"]
     reason: str = ""
+    hold: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +68,25 @@ async def append(conn: Connection, *, line: str, job_id: str, decisions: Iterabl
     await _sql.append(conn, rows)
 
 
-async def effective(conn: Connection, *, line: str, job_id: str) -> list[ReviewRow]:
-    """The decision of each reviewer on each candidate that counts: the latest that was not withdrawn."""
-    standing = await queries.rows(_sql.standing(conn, line=line, job_id=job_id), _from_row)
-    return list({(row.candidate_id, row.reviewer): row for row in standing}.values())
+async def effective(
+    conn: Connection, *, line: str, job_id: str, known: Callable[[ReviewRow], bool] = lambda _: True
+) -> list[ReviewRow]:
+    """The decision of each reviewer on each candidate that counts: the latest that was not withdrawn.
+
+    Args:
+        conn: A connection.
+        line: The job's.
+        job_id: The job.
+        known: Whether a decision was made knowing what there was to know. One that was not is passed over.
+    """
+    found = await queries.rows(_sql.standing(conn, line=line, job_id=job_id), _from_row)
+    return list({(row.candidate_id, row.reviewer): row for row in found if known(row)}.values())
+
+
+async def standing(conn: Connection, *, line: str, job_id: str, via: Via) -> list[Decision]:
+    """The decision of each reviewer on each candidate by one way that was not withdrawn."""
+    rows = await queries.rows(_sql.standing(conn, line=line, job_id=job_id), _from_row)
+    return [_said(row) for row in rows if row.via == via]
 
 
 async def latest(conn: Connection, *, line: str, job_ids: Sequence[str]) -> list[ReviewRow]:
@@ -106,7 +123,7 @@ async def history(
 
 async def sync_resource(
     conn: Connection, *, line: str, job_id: str, observed_generation: int, decisions: Iterable[Decision]
-) -> bool:
+) -> list[Decision]:
     """Take over the decisions of a job's resource: note new and changed ones, and withdraw those that are gone.
 
     Two operators may do so at once, and one of them may hold an older resource: that one changes nothing.
@@ -119,25 +136,26 @@ async def sync_resource(
         decisions: All that stand in it; the last counts where a reviewer names a candidate twice.
 
     Returns:
-        Whether any decision changed, so that the job is to be woken.
+        What was noted, withdrawals among it: where there is anything, the job is to be woken.
     """
     wanted = {(decision.candidate_id, decision.reviewer): decision for decision in decisions}
     async with conn.transaction():
         where = {"line": line, "job_id": job_id, "observed_generation": observed_generation}
         if not await _sql.lock_job(conn, **where):
-            return False
-        standing = {
-            (row.candidate_id, row.reviewer): Decision(
-                **{field.name: getattr(row, field.name) for field in fields(Decision)}
-            )
-            for row in await queries.rows(_sql.standing(conn, line=line, job_id=job_id), _from_row)
-            if row.via == "resource"
+            return []
+        stood = {
+            (said.candidate_id, said.reviewer): said
+            for said in await standing(conn, line=line, job_id=job_id, via="resource")
         }
-        changed = [decision for place, decision in wanted.items() if standing.get(place) != decision]
-        changed += [_withdrawn(decision) for place, decision in standing.items() if place not in wanted]
+        changed = [decision for place, decision in wanted.items() if stood.get(place) != decision]
+        changed += [_withdrawn(decision) for place, decision in stood.items() if place not in wanted]
         await append(conn, line=line, job_id=job_id, decisions=changed, via="resource")
         await _sql.seen(conn, **where)
-    return bool(changed)
+    return changed
+
+
+def _said(row: ReviewRow) -> Decision:
+    return Decision(**{field.name: getattr(row, field.name) for field in fields(Decision)})
 
 
 def _withdrawn(decision: Decision) -> Decision:

@@ -65,6 +65,8 @@ class FoundRow:
         fact_body: The provenance's canonical bytes; None for a private record.
         score: What the index gives it; None where nothing was computed yet.
         visibility: Of a private record; None for a published one.
+        segment: Of the index, where that has it,
+        document: and its number there.
     """
 
     key: str
@@ -75,6 +77,8 @@ class FoundRow:
     fact_body: bytes | None = None
     score: float | None = None
     visibility: Visibility | None = None
+    segment: int | None = None
+    document: int | None = None
 
 
 @contextlib.asynccontextmanager
@@ -84,9 +88,16 @@ async def snapshot(db: Database) -> AsyncIterator[Connection]:
     Raises:
         UnavailableError: If the database cannot be reached, or a statement takes too long.
     """
-    async with db.transaction(readonly=True, isolation="repeatable_read") as conn:
-        await _sql.be_brief(conn)
+    async with db.connection() as conn, snapshot_on(conn):
         yield conn
+
+
+@contextlib.asynccontextmanager
+async def snapshot_on(conn: Connection) -> AsyncIterator[None]:
+    """The same, on a connection that there is already."""
+    async with conn.transaction(readonly=True, isolation="repeatable_read"):
+        await _sql.be_brief(conn)
+        yield
 
 
 async def index(conn: Connection, *, line: str, scopes: Sequence[str]) -> IndexRow:
@@ -135,11 +146,11 @@ async def late(  # noqa: PLR0913  (as `rank`)
         branch_id=branch_id,
         bytes=size,
     )
-    return _whole(await queries.rows(found, _found))
+    return _whole(await queries.rows(found, found_row))
 
 
 async def overlay(
-    conn: Connection, *, line: str, branch_id: str, words: Collection[str], size: int
+    conn: Connection, *, line: str, branch_id: str, words: Collection[str] | None, size: int
 ) -> tuple[list[FoundRow], bool]:
     """Private records of a branch that may have some of these words, or words with accents; and whether those are all.
 
@@ -147,13 +158,13 @@ async def overlay(
         conn: A connection.
         line: The line.
         branch_id: The branch.
-        words: As `anabranch.domain.words` gives them.
+        words: As `anabranch.domain.words` gives them; None: all records.
         size: Bytes of keys and contents at most, with some for each record.
     """
     # Words are letters and digits: nothing in them means something to LIKE.
-    patterns = [f"%{word}%" for word in words if word.isascii()]
+    patterns = ["%"] if words is None else [f"%{word}%" for word in words if word.isascii()]
     found = _sql.overlay(conn, line=line, branch_id=branch_id, patterns=patterns, bytes=size)
-    return _whole(await queries.rows(found, _found))
+    return _whole(await queries.rows(found, found_row))
 
 
 async def rank(  # noqa: PLR0913  (a search has that many bounds)
@@ -169,6 +180,7 @@ async def rank(  # noqa: PLR0913  (a search has that many bounds)
     deep: int,
     large: int,
     limit: int,
+    without: Collection[str] = (),
 ) -> list[FoundRow]:
     """The records that a generation shows and that score highest, the best first.
 
@@ -184,6 +196,7 @@ async def rank(  # noqa: PLR0913  (a search has that many bounds)
         deep: Documents that are ranked as if all had been looked at; some of them the generation may not show.
         large: Bytes of a content from which on it does not come along.
         limit: How many at most.
+        without: Keys to leave out, too.
     """
     await _sql.hash_joins(conn)
     found = _sql.rank(
@@ -200,11 +213,13 @@ async def rank(  # noqa: PLR0913  (a search has that many bounds)
         most=CANDIDATES,
         large=large,
         limit=limit,
+        without=list(without),
     )
-    return await queries.rows(found, _found)
+    return await queries.rows(found, found_row)
 
 
-def _found(row: Any) -> FoundRow:
+def found_row(row: Any) -> FoundRow:
+    """A row of a query that finds records."""
     return FoundRow(**row)
 
 

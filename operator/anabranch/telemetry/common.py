@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from anabranch import __version__
+from anabranch.telemetry import tracing
 from anabranch.telemetry.declaring import Metrics
 
 if TYPE_CHECKING:
@@ -19,7 +20,14 @@ BUILD: Final = COMMON.reading(
 )
 
 CONNECTIONS: Final = COMMON.reading(
-    "postgres_connections", "Connections of this process's pool: used, idle, and most that there may be.", "state"
+    "postgres_connections",
+    "Connections of this process's pools: used, idle, and most that there may be.",
+    "store",
+    "state",
+)
+
+COMMITS_WAIT: Final = COMMON.reading(
+    "commits_wait", "1 while commits wait for a synchronous standby of this store, and writes are refused.", "store"
 )
 
 REVIEWS: Final = COMMON.histogram(
@@ -38,6 +46,12 @@ ANSWERS: Final = COMMON.tally(
     "outcome",
 )
 
+SPANS: Final = COMMON.counter(
+    "trace_spans_total",
+    "Spans that were sent to the collector (exported), or given up since it did not take them (lost).",
+    "outcome",
+)
+
 
 def describe(*, schema: str) -> None:
     """Tell which program this is.
@@ -48,9 +62,14 @@ def describe(*, schema: str) -> None:
     BUILD.set({(__version__, schema): 1})
 
 
-def read_pool(use: Mapping[str, int]) -> None:
-    """Tell how a pool of connections is used."""
-    CONNECTIONS.set({(state,): count for state, count in use.items()})
+def read_pools(use: Mapping[str, Mapping[str, int]]) -> None:
+    """Tell how the pools of connections are used, by the names of their stores."""
+    CONNECTIONS.set({(store, state): count for store, pool in use.items() for state, count in pool.items()})
+
+
+def read_gates(waits: Mapping[str, bool]) -> None:
+    """Tell whether commits wait, by the names of the stores."""
+    COMMITS_WAIT.set({(store,): float(one) for store, one in waits.items()})
 
 
 @contextlib.contextmanager
@@ -62,7 +81,8 @@ def reviewed(review: str) -> Iterator[None]:
     """
     began, outcome = time.perf_counter(), "failed"
     try:
-        yield
+        with tracing.span(f"review {review}", kind="client"):
+            yield
         outcome = "answered"
     finally:
         REVIEWS.labels(review, outcome).observe(time.perf_counter() - began)

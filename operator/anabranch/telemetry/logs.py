@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from anabranch.model.errors import InvalidInputError
+from anabranch.telemetry import tracing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, MutableMapping
@@ -103,9 +104,9 @@ def configure(*, level: str | None = None) -> None:
 
 
 def _with_ids(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Add the ids that are bound; what the line says itself comes first."""
+    """Add the ids that are bound, and those of the trace; what the line says itself comes first."""
     late = _late.get()
-    return {**_ids.get(), **(late() if late is not None else {}), **event}
+    return {**_ids.get(), **tracing.ids(), **(late() if late is not None else {}), **event}
 
 
 def _without_rows(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

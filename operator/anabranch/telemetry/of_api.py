@@ -19,6 +19,26 @@ PROBLEMS: Final = API.counter(
     "code",
 )
 
+DECISIONS: Final = API.counter(
+    "api_review_decisions_total",
+    "Decisions that were taken by HTTP, by action (accept, reject) and by how they were made: single, group (once "
+    "for all of its candidates).",
+    "action",
+    "made",
+)
+
+STANDBY_READS: Final = API.counter(
+    "standby_reads_total",
+    "Reads that a standby may answer, by outcome: it did (standby), or the primary had to, because it did not have the "
+    "manifest (behind), ended the read to follow the primary (conflict), failed, had no connection free (busy), or is "
+    "left alone after a failure (away).",
+    "outcome",
+)
+
+STANDBYS_AWAY: Final = API.reading(
+    "standbys_away", "1 while the standbys are left alone after a failure; not told where none are configured."
+)
+
 FEED_LAG: Final = API.histogram(
     "feed_lag_events",
     "How many events a follower was behind its line's watermark when it asked.",
@@ -34,6 +54,10 @@ FEED_ENDED: Final = API.counter(
     "Streams that the API ended, of feeds and of agents' events, by the code of the problem: Ending and "
     "Unauthenticated are in the course of things.",
     "code",
+)
+
+STORE_UP: Final = API.reading(
+    "store_up", "1: this store answers, and has the schema of this program; 0: what lies in it cannot be used.", "store"
 )
 
 LINE_LAG: Final = API.reading(

@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from anabranch.web import static
 from anabranch.web.guard import Guarded
-from anabranch.web.pages import baselines, changes, decisions, jobs, queue
+from anabranch.web.pages import baselines, changes, decisions, groups, jobs, lineage, merges, queue
 from anabranch.web.visit import page
 
 if TYPE_CHECKING:
@@ -25,10 +25,14 @@ PAGES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/", queue.show),
     ("GET", "/jobs/{namespace}/{job}", jobs.show),
     ("POST", "/jobs/{namespace}/{job}", decisions.decide),
+    ("GET", "/jobs/{namespace}/{job}/merge", merges.show),
+    ("POST", "/jobs/{namespace}/{job}/merge", merges.write),
+    ("POST", "/jobs/{namespace}/{job}/groups", groups.decide),
     ("GET", "/baselines", baselines.index),
     ("GET", "/baselines/{namespace}/{baseline}", baselines.history),
     ("GET", "/baselines/{namespace}/{baseline}/diff", changes.diff),
     ("GET", "/baselines/{namespace}/{baseline}/rollback", changes.rollback),
+    ("GET", "/baselines/{namespace}/{baseline}/lineage", lineage.show),
 )
 
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from anabranch.client import AnabranchClient
-    from anabranch.model.requests import DecisionRequest
+    from anabranch.model.merging import MergeRequest
+    from anabranch.model.requests import DecisionRequest, GroupDecisionRequest
 
 
 class DecidedMeanwhileError(ConflictError):
@@ -72,5 +73,31 @@ class Desk(Protocol):
         Raises:
             DecidedMeanwhileError: If somebody has said something else since.
             ConflictError: If the candidate, or the record that it would replace, is another by now.
+            ForbiddenError: If this person may not.
+        """
+
+    async def merge(self, namespace: str, job: str, merge: MergeRequest) -> None:
+        """Propose one text of several candidates, in this person's name; it becomes a candidate in a moment.
+
+        Args:
+            namespace: Of the job.
+            job: Its name.
+            merge: The text, and what it was made of.
+
+        Raises:
+            ConflictError: If they cannot be made one of, or wait no more.
+            ForbiddenError: If this person may not.
+        """
+
+    async def decide_group(self, namespace: str, job: str, decision: GroupDecisionRequest) -> None:
+        """Note a decision of this person on all candidates of a group that wait.
+
+        Args:
+            namespace: Of the job.
+            job: Its name.
+            decision: It counts only for exactly the candidates that the person saw.
+
+        Raises:
+            ConflictError: If the group is another by now, or cannot be accepted as one.
             ForbiddenError: If this person may not.
         """

@@ -59,11 +59,13 @@ class Visitor:
 
     Attributes:
         desk: Reads and decides for them.
-        secret: Known to this process and this visitor's browser; forms carry what is derived of it.
+        secret: Known to us and this visitor's browser; forms carry what is derived of it.
+        may_leave: Whether they have logged in, and may log out.
     """
 
     desk: Desk
     secret: bytes = field(repr=False)
+    may_leave: bool = False
 
     @property
     def token(self) -> str:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from anabranch.client.transport import path
-from anabranch.model.answers import CandidatePage, JobPage
 from anabranch.model.errors import ForbiddenError, NotFoundError
 from anabranch.model.ids import line_of
+from anabranch.model.reviewing import CandidatePage, JobPage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Sequence

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from anabranch.domain.wording import visible
 from anabranch.web.static import VERSION
+from anabranch.web.voices import who
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-_ACCOUNT: Final = "system:serviceaccount:"
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 _SHORT: Final = 14
 
@@ -35,6 +33,7 @@ def environment() -> Environment:
         "who": who,
         "brief": brief,
         "plural": plural,
+        "shell": shlex.quote,
     }
     made.globals["files"] = VERSION
     return made
@@ -47,14 +46,6 @@ def ago(at: datetime, *, now: datetime | None = None) -> str:
     return f"{seconds // size} {unit}"
 
 
-def who(username: str) -> tuple[str, str]:
-    """A username as a name, and what it is a name in: a ServiceAccount's own name and its namespace."""
-    if username.startswith(_ACCOUNT):
-        namespace, _, name = username.removeprefix(_ACCOUNT).partition(":")
-        return name, namespace
-    return username, ""
-
-
 def brief(text: str) -> str:
     """A digest or an id, cut to what tells it apart at a glance."""
     kind, _, rest = text.rpartition(":")
@@ -65,9 +56,3 @@ def brief(text: str) -> str:
 def plural(count: int, one: str, many: str = "") -> str:
     """A number of things: ``1 job``, ``2 jobs``."""
     return f"{count} {one if count == 1 else many or one + 's'}"
-
-
-def latest(entries: Iterable[Any]) -> list[Any]:
-    """Of the decisions on a candidate the last one of each reviewer, those that were taken back left out."""
-    found = {entry.reviewer: entry for entry in entries}
-    return [entry for entry in found.values() if entry.action != "withdraw"]

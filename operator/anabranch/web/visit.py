@@ -67,8 +67,10 @@ class Visit:
 
     def show(self, template: str, *, status: int = 200, **values: Any) -> Response:
         """A page."""
-        common = {"base": self.base, "person": self.desk.person, "token": self.visitor.token, "path": _path(self)}
-        return HTMLResponse(_TEMPLATES.get_template(template).render(**common, **values), status_code=status)
+        visitor = self.visitor
+        common = {"base": self.base, "person": self.desk.person, "token": visitor.token, "path": _path(self)}
+        text = _TEMPLATES.get_template(template).render(**common, may_leave=visitor.may_leave, **values)
+        return HTMLResponse(text, status_code=status)
 
     def go(self, path: str) -> Response:
         """The answer to a form that was taken: the page to look at now."""

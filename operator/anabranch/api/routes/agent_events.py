@@ -92,7 +92,9 @@ async def get_events(
     if streams:
         return await _stream(at, parts, query, token=credentials.credentials if credentials else "")
     pager = Pager(parts.sealer, f"events {at.who} {query.status or ''}")
-    items = await queue.page(parts.db, at.who, status=query.status, before=pager.place(query.cursor), limit=query.limit)
+    items = await queue.page(
+        at.store.db, at.who, status=query.status, before=pager.place(query.cursor), limit=query.limit
+    )
     cursor = pager.after(items, query.limit, lambda item: [item.created_at.isoformat(), item.event_id])
     return reply(QueuePage(items=tuple(items), next_cursor=cursor))
 
@@ -114,8 +116,8 @@ async def claim_events(
         await own_agent.check(at.caller, parts, at.who, anew=True)
 
     events = await polling.poll(
-        parts.db,
-        parts.waking,
+        at.store.db,
+        at.store.waking,
         at.who,
         limit=body.limit,
         visibility=timedelta(seconds=body.visibility_seconds),
@@ -135,14 +137,13 @@ async def claim_events(
 async def ack_event(
     at: AtOwnAgent,
     event: EventPath,
-    parts: WithParts,
     body: Annotated[EventAck, Depends(JsonBody(EventAck, limit=ENVELOPE_BYTES))],
 ) -> Response:
     """Say that an event is dealt with, under the claim that it came with; the same again changes nothing.
 
     It marks as seen exactly the exchanges that came under that claim.
     """
-    return reply(await delivery.ack(parts.db, at.who, event_id=event, claim_id=body.claim_id))
+    return reply(await delivery.ack(at.store.db, at.who, event_id=event, claim_id=body.claim_id))
 
 
 @router.post(
@@ -154,11 +155,10 @@ async def ack_event(
 async def fail_event(
     at: AtOwnAgent,
     event: EventPath,
-    parts: WithParts,
     body: Annotated[EventFailure, Depends(JsonBody(EventFailure, limit=ENVELOPE_BYTES))],
 ) -> Response:
     """Say that an event could not be dealt with: it comes again after a while, and after the last attempt no more."""
-    return reply(await delivery.fail(parts.db, at.who, event_id=event, claim_id=body.claim_id, error=body.error))
+    return reply(await delivery.fail(at.store.db, at.who, event_id=event, claim_id=body.claim_id, error=body.error))
 
 
 @router.post(
@@ -176,7 +176,9 @@ async def post_exchange(
 
     Of its turns only the takeaway is kept.
     """
-    return reply(await exchanges.post(parts.db, namespace=at.namespace, body=body, poster=at.caller.username))
+    return reply(
+        await exchanges.post(parts.stores.default.db, namespace=at.namespace, body=body, poster=at.caller.username)
+    )
 
 
 async def _stream(at: OnAgent, parts: Parts, query: EventsQuery, *, token: str) -> Response:

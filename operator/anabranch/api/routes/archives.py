@@ -60,7 +60,7 @@ async def put_archive(
         raise UnavailableError("Too many archives are being uploaded to this process.", hint="Try again in a while.")
     async with parts.uploads:
         state, new = await archives.upload(
-            parts.db,
+            at.store.db,
             line=at.line,
             digest=digest_of(sha256),
             uploaded_by=at.caller.username,
@@ -70,13 +70,13 @@ async def put_archive(
 
 
 @router.head("/{sha256}", response_class=Response, summary="Whether an archive is there")
-async def head_archive(at: AtArchives, sha256: DigestPath, parts: WithParts) -> Response:
+async def head_archive(at: AtArchives, sha256: DigestPath) -> Response:
     """200 if it was uploaded whole, else 404."""
-    await archives.find(parts.db, line=at.line, digest=digest_of(sha256))
+    await archives.find(at.store.db, line=at.line, digest=digest_of(sha256))
     return Response()
 
 
 @router.get("/{sha256}", response_model=ArchiveState, summary="Show an archive")
-async def get_archive(at: AtArchives, sha256: DigestPath, parts: WithParts, request: Request) -> Response:
+async def get_archive(at: AtArchives, sha256: DigestPath, request: Request) -> Response:
     """What is known of an uploaded archive; its bytes are not given back."""
-    return kept(request, await archives.find(parts.db, line=at.line, digest=digest_of(sha256)), caching=FOREVER)
+    return kept(request, await archives.find(at.store.db, line=at.line, digest=digest_of(sha256)), caching=FOREVER)

@@ -6,8 +6,9 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import Field
 
 from anabranch.api.access import Namespaced, OfBaseline, OfReadBaseline
+from anabranch.api.listing import merged, told
 from anabranch.api.paging import PageQuery, Pager, Paging, QueryModel
-from anabranch.api.parts import Parts, WithParts
+from anabranch.api.parts import WithParts
 from anabranch.api.replies import ASK_AGAIN, FOREVER, kept, kept_json, reply
 from anabranch.api.routing import Route
 from anabranch.api.visibility import InNamespace, OnBaseline, visible
@@ -63,18 +64,20 @@ async def list_baselines(
     """The Baselines of a namespace that the caller may see, by name."""
     pager = Pager(parts.sealer, f"baselines {at.namespace}")
     after = pager.place(query.cursor) or ""
-    rows = [state.line for state in await read.in_namespace(parts.db, at.namespace) if state.line.name > after]
+    each = await parts.stores.each(lambda store: read.in_namespace(store.db, at.namespace))
+    rows = merged([(store, [state.line for state in states if state.line.name > after]) for store, states in each])
     rows = rows[: query.limit]
-    names = [row.name for row in rows]
+    names = [row.name for _, row in rows]
     seen = await visible(parts, at.caller, grants.SEE_BASELINE, namespace=at.namespace, names=names)
-    items = await read.describe(parts.db, [row.line for row in rows if row.name in seen])
+    shown = [(store, row) for store, row in rows if row.name in seen]
+    items = await told(shown, lambda store, some: read.describe(store.db, [row.line for row in some]))
     return reply(BaselinePage(items=tuple(items), next_cursor=pager.after(names, query.limit, str)))
 
 
 @router.get("/{baseline}", response_model=BaselineState, summary="Show a baseline")
-async def get_baseline(at: AtBaseline, parts: WithParts, request: Request) -> Response:
+async def get_baseline(at: AtBaseline, request: Request) -> Response:
     """A Baseline and where its line is."""
-    (state,) = await read.describe(parts.db, [at.line])
+    (state,) = await read.describe(at.store.db, [at.line])
     return kept(request, state, caching=ASK_AGAIN)
 
 
@@ -82,15 +85,15 @@ async def get_baseline(at: AtBaseline, parts: WithParts, request: Request) -> Re
 async def list_manifests(at: AtBaseline, parts: WithParts, query: PageQuery) -> Response:
     """The retained manifests, newest first."""
     pager = Pager(parts.sealer, f"manifests {at.line}")
-    rows = await read.history(parts.db, line=at.line, before=pager.place(query.cursor), limit=query.limit)
+    rows = await read.history(at.store.db, line=at.line, before=pager.place(query.cursor), limit=query.limit)
     cursor = pager.after(rows, query.limit, lambda row: row.generation)
     return reply(ManifestPage(items=tuple(map(read.wire, rows)), next_cursor=cursor))
 
 
 @router.get("/{baseline}/manifests/{manifest}", response_model=BaselineManifest, summary="Show a manifest")
-async def get_manifest(at: AtBaseline, ref: Ref, parts: WithParts, request: Request) -> Response:
+async def get_manifest(at: AtBaseline, ref: Ref, request: Request) -> Response:
     """One manifest. By generation or id it never changes; `current` and `head` move."""
-    row = await read.manifest(parts.db, line=at.line, ref=ref)
+    row = await read.manifest(at.store.db, line=at.line, ref=ref)
     return kept(request, read.wire(row), caching=_caching(ref))
 
 
@@ -104,11 +107,11 @@ async def list_records(
     """
     pager = Pager(parts.sealer, f"records {at.line} {ref} {query.prefix} {query.tombstones}")
     generation, after = pager.place(query.cursor) or (None, "")
-    manifest = read.ref(await read.manifest(parts.db, line=at.line, ref=generation or ref))
+    manifest = read.ref(await read.manifest(at.store.db, line=at.line, ref=generation or ref))
     items, more = await records.page(
-        parts.db,
+        at.store.db,
         line=at.line,
-        generation=manifest.generation,
+        manifest=manifest,
         scopes=at.scopes,
         after_key=after,
         limit=query.limit,
@@ -136,9 +139,9 @@ async def get_record(  # noqa: PLR0913, PLR0917  (FastAPI fills them in by name)
     """One record of a manifest. A deleted key is answered with `tombstone: true` until it is purged."""
     answer = _proven if query.proof else _plain
     try:
-        body = await answer(parts, at, ref, key)
+        body = await answer(at, ref, key)
     except (NotFoundError, GoneError):
-        body = await answer(parts, await at_record.again(parts, at), ref, key)
+        body = await answer(await at_record.again(parts, at), ref, key)
     return kept_json(request, body, caching=_caching(ref))
 
 
@@ -147,13 +150,13 @@ async def diff(at: AtRecords, parts: WithParts, query: Annotated[DiffQuery, Quer
     """The keys whose revision differs, in scopes that the caller may read, by key."""
     pager = Pager(parts.sealer, f"diff {at.line} {query.from_} {query.to}")
     from_, to, after = pager.place(query.cursor) or (query.from_, query.to, "")
-    before = read.ref(await read.manifest(parts.db, line=at.line, ref=from_))
-    later = read.ref(await read.manifest(parts.db, line=at.line, ref=to))
+    before = read.ref(await read.manifest(at.store.db, line=at.line, ref=from_))
+    later = read.ref(await read.manifest(at.store.db, line=at.line, ref=to))
     items = await records.diff(
-        parts.db,
+        at.store.db,
         line=at.line,
-        from_generation=before.generation,
-        to_generation=later.generation,
+        before=before,
+        after=later,
         scopes=at.scopes,
         after_key=after,
         limit=query.limit,
@@ -163,15 +166,15 @@ async def diff(at: AtRecords, parts: WithParts, query: Annotated[DiffQuery, Quer
     return kept(request, page, caching=ASK_AGAIN)
 
 
-async def _plain(parts: Parts, at: OnBaseline, ref: str, key: str) -> bytes:
-    generation = await read.generation(parts.db, line=at.line, ref=ref)
-    row = await records.one(parts.reader, line=at.line, generation=generation, key=key, scopes=at.scopes)
+async def _plain(at: OnBaseline, ref: str, key: str) -> bytes:
+    generation = await read.generation(at.store.db, line=at.line, ref=ref)
+    row = await records.one(at.store.reader, line=at.line, generation=generation, key=key, scopes=at.scopes)
     return records.fact_json(row)
 
 
-async def _proven(parts: Parts, at: OnBaseline, ref: str, key: str) -> bytes:
-    manifest = read.ref(await read.manifest(parts.db, line=at.line, ref=ref))
-    proven = await records.proven(parts.reader, line=at.line, manifest=manifest, key=key, scopes=at.scopes)
+async def _proven(at: OnBaseline, ref: str, key: str) -> bytes:
+    manifest = read.ref(await read.manifest(at.store.db, line=at.line, ref=ref))
+    proven = await records.proven(at.store.reader, line=at.line, manifest=manifest, key=key, scopes=at.scopes)
     return proven.model_dump_json().encode()
 
 

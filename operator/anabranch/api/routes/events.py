@@ -96,7 +96,7 @@ async def follow(  # noqa: PLR0913, PLR0917  (what a request consists of)
         return await _stream(at, parts, query, token=credentials.credentials if credentials else "", last=last_event_id)
     start = await _start(at, parts, after=query.after, generation=query.generation)
     readable = _readable(at, parts, anew=False)
-    page = await parts.feed.poll(at.line, start=start, limit=query.limit, wait=query.wait, readable=readable)
+    page = await at.store.feed.poll(at.line, start=start, limit=query.limit, wait=query.wait, readable=readable)
     if start is not None:  # who reads from the beginning is not behind
         _note(at, parts, lag=page.watermark - start.sequence)
     return reply(page)
@@ -116,10 +116,11 @@ async def _stream(at: OnBaseline, parts: Parts, query: EventsQuery, *, token: st
         if await parts.identity.authenticate(token, anew=True) != at.caller:
             raise UnauthenticatedError("The token is another identity's by now.", hint="Begin anew with its token.")
 
-    follower = parts.live.follow(
+    follower = at.store.live.follow(
         at.line,
         start=start,
         key=at.caller,
+        who=at.caller.username,
         readable=_readable(at, parts, anew=True),
         identify=identify,
         wire=lambda: Frames(at.line, parts.sealer, source=f"/v1/namespaces/{line.namespace}/baselines/{line.name}"),
@@ -138,7 +139,7 @@ async def _start(at: OnBaseline, parts: Parts, *, after: str | None, generation:
     """The place that a request begins at."""
     if after is not None:
         return unseal(parts.sealer, at.line, after)
-    return None if generation is None else await parts.feed.start_after(at.line, generation)
+    return None if generation is None else await at.store.feed.start_after(at.line, generation)
 
 
 def _readable(at: OnBaseline, parts: Parts, *, anew: bool) -> Readable:

@@ -7,7 +7,6 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from anabranch.api.access import OfOwnBranch
 from anabranch.api.bodies import RawBody
-from anabranch.api.parts import WithParts
 from anabranch.api.replies import FOREVER, is_held, reply
 from anabranch.api.routes.archives import DigestPath, digest_of
 from anabranch.api.routing import Route
@@ -47,19 +46,19 @@ _body = RawBody(
     responses={201: {"model": EvidenceState, "description": "It is new"}},
 )
 async def put_evidence(
-    at: AtOwnBranch, sha256: DigestPath, parts: WithParts, request: Request, body: Annotated[bytes, Depends(_body)]
+    at: AtOwnBranch, sha256: DigestPath, request: Request, body: Annotated[bytes, Depends(_body)]
 ) -> Response:
     """Keep a blob under its digest; findings cite it by the locator that is answered."""
     state, new = await evidence.keep(
-        parts.db, at.branch, digest=digest_of(sha256), media_type=_media_type(request), body=body
+        at.store.db, at.branch, digest=digest_of(sha256), media_type=_media_type(request), body=body
     )
     return reply(state, status=201 if new else 200)
 
 
 @router.head("/{sha256}", response_class=Response, summary="Whether evidence is there")
-async def head_evidence(at: AtOwnBranch, sha256: DigestPath, parts: WithParts) -> Response:
+async def head_evidence(at: AtOwnBranch, sha256: DigestPath) -> Response:
     """200 if this branch uploaded it, else 404."""
-    await evidence.check(parts.db, at.branch, digest=digest_of(sha256))
+    await evidence.check(at.store.db, at.branch, digest=digest_of(sha256))
     return Response()
 
 
@@ -69,9 +68,9 @@ async def head_evidence(at: AtOwnBranch, sha256: DigestPath, parts: WithParts) -
     summary="Read evidence",
     responses={200: {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}}},
 )
-async def get_evidence(at: AtOwnBranch, sha256: DigestPath, parts: WithParts, request: Request) -> Response:
+async def get_evidence(at: AtOwnBranch, sha256: DigestPath, request: Request) -> Response:
     """The bytes, under the media type that they came with."""
-    return served(await evidence.find(parts.db, at.branch, digest=digest_of(sha256)), request)
+    return served(await evidence.find(at.store.db, at.branch, digest=digest_of(sha256)), request)
 
 
 def served(row: EvidenceRow, request: Request) -> Response:

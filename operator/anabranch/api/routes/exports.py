@@ -119,7 +119,13 @@ async def export(  # noqa: PLR0913, PLR0917  (what a request consists of)
         raise UnavailableError("Too many exports are being made by this process.", hint="Try again in a moment.")
     exportable = await parts.grants.scopes(at.caller, grants.SCOPE_EXPORT, namespace=namespace, scopes=at.scopes)
     prepared = await exporting.prepare(
-        parts.db, line=at.line, ref=ref, allowed=exportable, readable=at.scopes, wanted=query.scope, signer=parts.signer
+        at.store.db,
+        line=at.line,
+        ref=ref,
+        allowed=exportable,
+        readable=at.scopes,
+        wanted=query.scope,
+        signer=parts.signer,
     )
     tag = f'"{prepared.tag}"'
     _check_tag(request, tag, offset=query.offset)
@@ -134,7 +140,7 @@ async def export(  # noqa: PLR0913, PLR0917  (what a request consists of)
             exporting.check_scopes(prepared.scopes, held)
 
     headers = {"ETag": tag, "Cache-Control": ASK_AGAIN, "Vary": "Authorization"}
-    pieces = exporting.stream(parts.db, prepared, offset=query.offset, check=still_allowed, among=parts.exports)
+    pieces = exporting.stream(at.store.db, prepared, offset=query.offset, check=still_allowed, among=parts.exports)
     return Pushed(pieces, headers=headers)
 
 
@@ -148,7 +154,7 @@ async def signature(
     request: Request,
 ) -> Response:
     """An in-toto statement about a manifest in a DSSE envelope, signed with the installation's key."""
-    row = await read.manifest(parts.db, line=at.line, ref=ref)
+    row = await read.manifest(at.store.db, line=at.line, ref=ref)
     if parts.signer is None:
         raise NotFoundError(
             "This installation signs no manifests.", hint="Whoever runs it can set ANABRANCH_SIGNING_KEY."

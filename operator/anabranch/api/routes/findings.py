@@ -84,21 +84,20 @@ async def list_batches(at: AtOwnBranch, parts: WithParts, query: PageQuery) -> R
     """The batches that came in, by sequence, without their changes."""
     pager = Pager(parts.sealer, f"batches {at.branch.branch_id}")
     after = pager.place(query.cursor) or 0
-    items = await read.received(parts.db, at.branch, after=after, limit=query.limit)
+    items = await read.received(at.store.db, at.branch, after=after, limit=query.limit)
     cursor = pager.after(items, query.limit, lambda item: item.sequence)
     return reply(BatchPage(items=tuple(items), next_cursor=cursor))
 
 
 @router.get("/batches/{sequence}", response_model=Receipt | Publication, summary="What became of a batch")
-async def get_batch(at: AtOwnBranch, sequence: SequencePath, parts: WithParts) -> Response:
+async def get_batch(at: AtOwnBranch, sequence: SequencePath) -> Response:
     """Its receipt, or the publication that its job ended with."""
-    return reply(await receipt.acknowledgement(parts.db, branch=at.branch, sequence=sequence))
+    return reply(await receipt.acknowledgement(at.store.db, branch=at.branch, sequence=sequence))
 
 
 @router.put("/completion", response_model=CompletionState, summary="Complete the run", openapi_extra=_submitting)
 async def put_completion(
     at: AtOwnBranch,
-    parts: WithParts,
     body: Annotated[
         bytes,
         Depends(RawBody(limit=BATCH_BYTES, what="completion", schema={"$ref": "#/components/schemas/RunCompletion"})),
@@ -106,13 +105,13 @@ async def put_completion(
 ) -> Response:
     """Close the run once every batch up to `last_submitted_sequence` is in; the same again changes nothing."""
     submitted, raw = await asyncio.to_thread(fit, RunCompletion, body)
-    return reply(_completion(await completion.submit(parts.db, branch=at.branch, completion=submitted, raw=raw)))
+    return reply(_completion(await completion.submit(at.store.db, branch=at.branch, completion=submitted, raw=raw)))
 
 
 @router.get("/completion", response_model=CompletionState, summary="How the run was completed")
-async def get_completion(at: AtOwnBranch, parts: WithParts) -> Response:
+async def get_completion(at: AtOwnBranch) -> Response:
     """The completion, and whether batches are missing still."""
-    row = await read.completion(parts.db, at.branch)
+    row = await read.completion(at.store.db, at.branch)
     if row is None:
         raise NotFoundError("The run is not completed.", hint="PUT its RunCompletion when it ends.")
     return reply(_completion(row))
@@ -134,7 +133,7 @@ async def _received(
         answers.append(outcomes[submission.touches])
         if answers[-1] is None:
             admitted.append(submission)
-    received = iter(await receipt.receive_each(parts.receiver, branch=at.branch, submissions=admitted))
+    received = iter(await receipt.receive_each(at.store.receiver, branch=at.branch, submissions=admitted))
     return [next(received) if answer is None else answer for answer in answers]
 
 
@@ -149,11 +148,11 @@ async def _refused(parts: Parts, at: OnBranch, submission: receipt.Submission) -
 
 def _read_bulk(body: bytes) -> tuple[list[int | None], list[receipt.Submission | AnabranchError]]:
     """The batches of a bulk request, checked each by itself, and the sequences that they name."""
-    value, _ = parse_canonical(body)
+    value, form = parse_canonical(body)
     # A model would go through every member of what is looked at batch by batch next; it says what is wrong, though.
     batches = value["batches"] if _is_bulk(value) else fit(BulkBatches, body)[0].batches
     named = [batch.get("sequence") for batch in batches]
-    return [one if type(one) is int else None for one in named], receipt.check_each(batches)
+    return [one if type(one) is int else None for one in named], receipt.check_each(batches, plain=form is body)
 
 
 def _is_bulk(value: Any) -> bool:

@@ -1,6 +1,7 @@
 """Health: whether the process lives, and whether it can do its work. Open to all, and empty of anything private."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 import structlog
 from fastapi import APIRouter, Depends, Response
@@ -10,12 +11,18 @@ from anabranch.api.parts import Parts, WithParts
 from anabranch.api.replies import reply
 from anabranch.api.routing import GRANT, Route
 from anabranch.model.answers import Health
-from anabranch.model.errors import AnabranchError
-from anabranch.store import migrate
-from anabranch.telemetry.common import read_pool
-from anabranch.telemetry.of_api import AGENT_STREAMS, FOLLOWERS, LINE_LAG
+from anabranch.model.errors import AnabranchError, UnavailableError
+from anabranch.store import durability
+from anabranch.telemetry.common import read_gates, read_pools
+from anabranch.telemetry.of_api import AGENT_STREAMS, FOLLOWERS, LINE_LAG, STANDBYS_AWAY, STORE_UP
+
+COMMITS: Final = "commits"
+"""The part that is told of, and that nobody has to be sent elsewhere for: it is the same at every process."""
 
 _log = structlog.get_logger(__name__)
+
+_STORE: Final = "store "
+"""What the parts begin with that are one of several databases."""
 
 router = APIRouter(route_class=Route, tags=["health"])
 
@@ -49,9 +56,12 @@ async def healthz() -> Response:
     responses={503: {"model": Health, "description": "What is wrong, part by part"}},
 )
 async def readyz(parts: WithParts) -> Response:
-    """Ready: Postgres answers, its schema is this program's, and the API server answers."""
+    """Ready: Postgres answers, its schema is this program's, and the API server answers; of several stores, one.
+
+    That commits wait for a standby is told, and keeps nobody away by itself: writes are answered with 503 meanwhile.
+    """
     checks = await examined(parts)
-    ok = all(outcome == "ok" for outcome in checks.values())
+    ok = not wrong(checks)
     return reply(Health(status="ok" if ok else "unavailable", checks=checks), status=200 if ok else 503)
 
 
@@ -71,7 +81,7 @@ class Inner:
 
     async def ready(self) -> dict[str, str]:
         """What keeps the process from its work."""
-        return {part: outcome for part, outcome in (await examined(self._parts)).items() if outcome != "ok"}
+        return wrong(await examined(self._parts))
 
     def facts(self) -> dict[str, str]:
         """Which program it is."""
@@ -79,23 +89,53 @@ class Inner:
 
     def measure(self) -> None:
         """Look at the pool, at how many streams there are, and at how far they are behind."""
-        read_pool(self._parts.db.use())
+        read_pools({store.name: store.db.use() for store in self._parts.stores})
+        read_gates({store.name: store.db.commits_wait for store in self._parts.stores})
+        STORE_UP.set({(store.name,): float(store.fault is None) for store in self._parts.stores})
+        if standbys := [store.db.standbys for store in self._parts.stores if store.db.standbys is not None]:
+            STANDBYS_AWAY.set(int(any(one.left_alone for one in standbys)))
         LINE_LAG.set(self._parts.lags.worst())
-        FOLLOWERS.set(len(self._parts.live))
+        FOLLOWERS.set(sum(len(store.live) for store in self._parts.stores))
         AGENT_STREAMS.set(len(self._parts.pushes))
 
 
 async def examined(parts: Parts) -> dict[str, str]:
     """The parts that the work needs, each "ok" or what is wrong with it."""
-    checks = {"postgres": await _outcome(_postgres(parts)), "kubernetes": await _outcome(_kubernetes(parts))}
-    if parts.waking.ending:  # balancers leave before it does
+    checks = {"kubernetes": await _outcome(_kubernetes(parts)), **await _postgres(parts)}
+    if checks["postgres"] == "ok" and (outcome := await _outcome(_commits(parts))) != "ok":
+        checks[COMMITS] = outcome
+    if parts.stores.ending:  # balancers leave before it does
         checks["process"] = "It is ending: call another one."
     return checks
 
 
-async def _postgres(parts: Parts) -> None:
-    async with parts.db.connection() as conn:
-        await migrate.check(conn)
+def wrong(checks: Mapping[str, str]) -> dict[str, str]:
+    """What keeps the process from its work: of several stores, one that is away does not."""
+    return {
+        part: outcome
+        for part, outcome in checks.items()
+        if outcome != "ok" and part != COMMITS and not part.startswith(_STORE)
+    }
+
+
+async def _commits(parts: Parts) -> None:
+    for store in parts.stores:
+        if store.fault is not None:
+            continue
+        async with store.db.answers() as conn:
+            if await durability.waiting(conn, seconds=durability.LONG_SECONDS) or store.db.commits_wait:
+                raise UnavailableError(
+                    f"Commits wait for a synchronous standby in the store {store.name}.",
+                    hint="They wait for a synchronous standby of Postgres: bring one back. Reads go on.",
+                )
+
+
+async def _postgres(parts: Parts) -> dict[str, str]:
+    """How the database is; of several, how each is, and whether one of them will do."""
+    if len(parts.stores) == 1:
+        return {"postgres": await _outcome(parts.stores.default.check())}
+    each = {_STORE + store.name: _told(store.fault) for store in parts.stores}
+    return {"postgres": "ok" if "ok" in each.values() else each[_STORE + parts.stores.default.name], **each}
 
 
 async def _kubernetes(parts: Parts) -> None:
@@ -106,7 +146,13 @@ async def _outcome(check: Any) -> str:
     try:
         await check
     except AnabranchError as error:
-        # The words of a driver name hosts, ports and roles: they are for the log, the hint is for everybody.
-        _log.warning("not ready", error=str(error))
-        return error.hint or error.code
+        return _told(error)
     return "ok"
+
+
+def _told(error: AnabranchError | None) -> str:
+    if error is None:
+        return "ok"
+    # The words of a driver name hosts, ports and roles: they are for the log, the hint is for everybody.
+    _log.warning("not ready", error=str(error))
+    return error.hint or error.code

@@ -114,7 +114,7 @@ async def list_records(
     pager = Pager(parts.sealer, f"kv list {at.branch.branch_id} {space} {query.prefix}")
     after = pager.place(query.cursor) or ""
     items = await records.page(
-        parts.db, at.branch, namespace=space, prefix=query.prefix, after=after, limit=query.limit
+        at.store.db, at.branch, namespace=space, prefix=query.prefix, after=after, limit=query.limit
     )
     return reply(KvPage(items=tuple(items), next_cursor=pager.after(items, query.limit, lambda item: item.key)))
 
@@ -125,9 +125,9 @@ async def list_records(
     summary="Read a record's value",
     responses={200: {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}}},
 )
-async def get_record(at: AtOwnBranch, space: SpacePath, key: KeyPath, parts: WithParts) -> Response:
+async def get_record(at: AtOwnBranch, space: SpacePath, key: KeyPath) -> Response:
     """The bytes as they were written; the revision is the ETag."""
-    row = await records.get(parts.db, at.branch, namespace=space, key=key)
+    row = await records.get(at.store.db, at.branch, namespace=space, key=key)
     return Response(row.value, headers={**_INERT, "ETag": f'"{row.revision}"', "Content-Type": row.media_type})
 
 
@@ -151,7 +151,7 @@ async def put_record(  # noqa: PLR0913, PLR0917  (the framework gives each by it
     With `If-Match: "<revision>"` only over that revision, with `If-None-Match: *` only where there is none.
     """
     receipt = await records.put(
-        parts.db,
+        at.store.db,
         at.branch,
         namespace=space,
         key=key,
@@ -166,18 +166,16 @@ async def put_record(  # noqa: PLR0913, PLR0917  (the framework gives each by it
 @router.delete(
     "/v1/namespaces/{space}/records/{key:path}", status_code=204, summary="Delete a record", openapi_extra=_deleting
 )
-async def delete_record(
-    at: AtOwnBranch, space: SpacePath, key: KeyPath, parts: WithParts, request: Request
-) -> Response:
+async def delete_record(at: AtOwnBranch, space: SpacePath, key: KeyPath, request: Request) -> Response:
     """Delete a record; with `If-Match` only that revision."""
-    await records.delete(parts.db, at.branch, namespace=space, key=key, expected=_expected(request))
+    await records.delete(at.store.db, at.branch, namespace=space, key=key, expected=_expected(request))
     return Response(status_code=204)
 
 
 @router.get("/v1/namespaces/{space}/stats", response_model=KvStats, summary="What a namespace holds")
-async def stats(at: AtOwnBranch, space: SpacePath, parts: WithParts) -> Response:
+async def stats(at: AtOwnBranch, space: SpacePath) -> Response:
     """Records, bytes of keys and values, and the revision of the newest write."""
-    return reply(await records.stats(parts.db, at.branch, namespace=space))
+    return reply(await records.stats(at.store.db, at.branch, namespace=space))
 
 
 @router.post(
@@ -189,20 +187,19 @@ async def stats(at: AtOwnBranch, space: SpacePath, parts: WithParts) -> Response
 async def save_checkpoint(
     at: AtOwnBranch,
     space: SpacePath,
-    parts: WithParts,
     body: Annotated[KvCheckpointRequest, Depends(JsonBody(KvCheckpointRequest))],
 ) -> Response:
     """Keep what a task needs to go on, and make it its session's latest. The same again is the same checkpoint."""
-    return reply(await checkpoints.save(parts.db, at.branch, namespace=space, request=body))
+    return reply(await checkpoints.save(at.store.db, at.branch, namespace=space, request=body))
 
 
 @router.get("/v1/namespaces/{space}/checkpoints/{checkpoint}", response_model=KvRestore, summary="Restore a checkpoint")
 async def restore(
-    at: AtOwnBranch, space: SpacePath, checkpoint: IdPath, parts: WithParts, query: Annotated[RestoreQuery, Query()]
+    at: AtOwnBranch, space: SpacePath, checkpoint: IdPath, query: Annotated[RestoreQuery, Query()]
 ) -> Response:
     """A checkpoint, and what has become of the records that it stands on."""
     found = await checkpoints.restore(
-        parts.db, at.branch, namespace=space, checkpoint_id=checkpoint, max_bytes=query.max_bytes
+        at.store.db, at.branch, namespace=space, checkpoint_id=checkpoint, max_bytes=query.max_bytes
     )
     return reply(found)
 
@@ -213,9 +210,9 @@ async def restore(
     summary="Delete an old checkpoint",
     openapi_extra=_deleting,
 )
-async def delete_checkpoint(at: AtOwnBranch, space: SpacePath, checkpoint: IdPath, parts: WithParts) -> Response:
+async def delete_checkpoint(at: AtOwnBranch, space: SpacePath, checkpoint: IdPath) -> Response:
     """Tell of a checkpoint no longer; never of a session's latest. The branch keeps it, for findings that cite it."""
-    await checkpoints.delete(parts.db, at.branch, namespace=space, checkpoint_id=checkpoint)
+    await checkpoints.delete(at.store.db, at.branch, namespace=space, checkpoint_id=checkpoint)
     return Response(status_code=204)
 
 
@@ -224,17 +221,16 @@ async def delete_checkpoint(at: AtOwnBranch, space: SpacePath, checkpoint: IdPat
     response_model=KvRestore,
     summary="Restore a session's latest checkpoint",
 )
-async def restore_latest(  # noqa: PLR0913, PLR0917  (the framework gives each by its name)
+async def restore_latest(
     at: AtOwnBranch,
     space: SpacePath,
     agent: AgentPath,
     session: SessionPath,
-    parts: WithParts,
     query: Annotated[RestoreQuery, Query()],
 ) -> Response:
     """The checkpoint that a session was saved by last."""
     found = await checkpoints.restore_latest(
-        parts.db, at.branch, namespace=space, agent_id=agent, session_id=session, max_bytes=query.max_bytes
+        at.store.db, at.branch, namespace=space, agent_id=agent, session_id=session, max_bytes=query.max_bytes
     )
     return reply(found)
 
@@ -253,7 +249,7 @@ async def remember(
 ) -> Response:
     """Keep a memory: a new one, or with `if_revision` in the place of the one that was seen."""
     readable = await base_scopes(parts, at)
-    return reply(await memories.remember(parts.db, at.branch, namespace=space, request=body, readable=readable))
+    return reply(await memories.remember(at.store.db, at.branch, namespace=space, request=body, readable=readable))
 
 
 @router.get("/v1/namespaces/{space}/memories", response_model=MemoryPage, summary="Recall structured memories")
@@ -262,13 +258,13 @@ async def recall(
 ) -> Response:
     """Memories by when they happened, the newest first; go on with `next_cursor` after an empty page, too."""
     asked = Recall(**query.model_dump())
-    return reply(await memories.recall(parts.db, at.branch, parts.sealer, namespace=space, asked=asked))
+    return reply(await memories.recall(at.store.db, at.branch, parts.sealer, namespace=space, asked=asked))
 
 
 @router.get("/v1/namespaces/{space}/memories/{key:path}", response_model=MemoryHit, summary="Read a structured memory")
-async def get_memory(at: AtOwnBranch, space: SpacePath, key: KeyPath, parts: WithParts) -> Response:
+async def get_memory(at: AtOwnBranch, space: SpacePath, key: KeyPath) -> Response:
     """A memory by its key."""
-    hit = await memories.exact(parts.db, at.branch, namespace=space, key=key)
+    hit = await memories.exact(at.store.db, at.branch, namespace=space, key=key)
     return reply(hit, headers={"ETag": f'"{hit.revision}"'})
 
 
@@ -278,10 +274,10 @@ async def get_memory(at: AtOwnBranch, space: SpacePath, key: KeyPath, parts: Wit
     summary="Forget a structured memory",
     openapi_extra=_deleting,
 )
-async def forget(at: AtOwnBranch, space: SpacePath, key: KeyPath, parts: WithParts, request: Request) -> Response:
+async def forget(at: AtOwnBranch, space: SpacePath, key: KeyPath, request: Request) -> Response:
     """Delete a memory; with `If-Match` only that revision. A record that is no memory counts as none."""
     expected = _expected(request)
-    await records.delete(parts.db, at.branch, namespace=space, key=key, expected=expected, only_memory=True)
+    await records.delete(at.store.db, at.branch, namespace=space, key=key, expected=expected, only_memory=True)
     return Response(status_code=204)
 
 
@@ -293,8 +289,8 @@ async def search(
     body: Annotated[MemorySearch, Depends(JsonBody(MemorySearch))],
 ) -> Response:
     """Memories by BM25 of their words, the best first. A cursor is good until the namespace is written to."""
-    async with parts.searcher.turn():
-        return reply(await memories.search(parts.db, at.branch, parts.sealer, namespace=space, asked=body))
+    async with at.store.searcher.turn():
+        return reply(await memories.search(at.store.db, at.branch, parts.sealer, namespace=space, asked=body))
 
 
 @router.api_route("/{rest:path}", methods=["GET", "PUT", "POST", "DELETE", "HEAD", "PATCH"], include_in_schema=False)

@@ -12,7 +12,7 @@ from anabranch.api.parts import WithParts
 from anabranch.api.replies import ASK_AGAIN, kept, reply
 from anabranch.api.routing import Route, may_fail
 from anabranch.api.visibility import OnBaseline, visible
-from anabranch.consolidation import retracting, tracing
+from anabranch.consolidation import retracting, traced, tracing
 from anabranch.identity import grants
 from anabranch.model.errors import ConflictError
 from anabranch.model.lineage import Retraction, RetractionPage, Trace
@@ -52,9 +52,9 @@ async def trace(
     line, caller = at.state.line, at.caller
     pager = Pager(parts.sealer, f"trace {at.line} {key} {query.revision}")
     peers = await parts.grants.allowed(caller, grants.FOLLOW_EVENTS, namespace=line.namespace, name=line.name)
-    async with parts.searcher.turn():
+    async with at.store.searcher.turn():
         found = await tracing.trace(
-            parts.db,
+            at.store.db,
             line=at.line,
             key=key,
             revision=None if query.revision is None else int(query.revision),
@@ -73,7 +73,6 @@ async def trace(
 )
 async def post_retraction(
     at: Annotated[OnBaseline, Depends(OfBaseline(grants.PROPOSE_RETRACTION, grants.SCOPE_READ))],
-    parts: WithParts,
     body: Annotated[RetractionRequest, Depends(JsonBody(RetractionRequest, limit=ENVELOPE_BYTES))],
 ) -> Response:
     """Ask for what a record says to be withdrawn, and for all that was derived from it to be marked.
@@ -81,8 +80,8 @@ async def post_retraction(
     The operator makes one job of it, which reviewers decide, always. The same again, while it is not decided, is the
     same retraction.
     """
-    row = await retracting.request(parts.db, line=at.line, scopes=at.scopes, caller=at.caller, body=body)
-    return reply(tracing.wire(row), status=202)
+    row = await retracting.request(at.store.db, line=at.line, scopes=at.scopes, caller=at.caller, body=body)
+    return reply(traced.retraction(row), status=202)
 
 
 @router.get("/retractions", response_model=RetractionPage, summary="List retractions")
@@ -90,7 +89,7 @@ async def list_retractions(at: AtRecords, parts: WithParts, query: PageQuery) ->
     """What was asked to be withdrawn in scopes that the caller may read, and what came of it, the newest first."""
     pager = Pager(parts.sealer, f"retractions {at.line}")
     before = pager.place(query.cursor) or ""
-    items = await tracing.retraction_page(parts.db, line=at.line, scopes=at.scopes, before=before, limit=query.limit)
+    items = await tracing.retraction_page(at.store.db, line=at.line, scopes=at.scopes, before=before, limit=query.limit)
     cursor = pager.after(items, query.limit, lambda item: item.retraction_id)
     return reply(RetractionPage.model_construct(items=tuple(items), next_cursor=cursor))
 
@@ -99,9 +98,8 @@ async def list_retractions(at: AtRecords, parts: WithParts, query: PageQuery) ->
 async def get_retraction(
     at: AtRecords,
     retraction: Annotated[str, Path(max_length=63, pattern=r"^retr(_[0-9a-z]{26}){2}$")],
-    parts: WithParts,
     request: Request,
 ) -> Response:
     """What was asked to be withdrawn, and what came of it."""
-    found = await tracing.retraction(parts.db, line=at.line, retraction_id=retraction, scopes=at.scopes)
+    found = await tracing.retraction(at.store.db, line=at.line, retraction_id=retraction, scopes=at.scopes)
     return kept(request, found, caching=ASK_AGAIN)

@@ -9,7 +9,6 @@ from anabranch.api.access import OfOwnAgent
 from anabranch.api.bodies import ENVELOPE_BYTES, JsonBody
 from anabranch.api.conditions import expected
 from anabranch.api.paging import QueryModel
-from anabranch.api.parts import WithParts
 from anabranch.api.replies import reply
 from anabranch.api.routing import Route, may_fail
 from anabranch.api.visibility import OnAgent
@@ -74,30 +73,29 @@ class SectionQuery(QueryModel):
 
 
 @router.get("", response_model=MemoryEnvelope, summary="Read an agent's memory")
-async def get_memory(at: AtOwnAgent, parts: WithParts) -> Response:
+async def get_memory(at: AtOwnAgent) -> Response:
     """Everything that this instance remembers, and the exchanges that it was told of. Nothing is marked as seen."""
-    return reply(await envelopes.read(parts.db, at.who))
+    return reply(await envelopes.read(at.store.db, at.who))
 
 
 @router.post("/sync", response_model=MemorySynced, summary="Sync an agent's memory", openapi_extra=_syncing)
 async def sync_memory(
     at: AtOwnAgent,
-    parts: WithParts,
     body: Annotated[MemorySync, Depends(JsonBody(MemorySync, limit=SYNC_BYTES))],
 ) -> Response:
     """Write many sections at once: `patch` those that are given, or `full`, which removes the others too.
 
     The same again on the same day, with nothing of the agent's own written in between, is known and writes nothing.
     """
-    return reply(await syncing.sync(parts.db, at.who, body))
+    return reply(await syncing.sync(at.store.db, at.who, body))
 
 
 @router.get("/{section}", response_model=Read, summary="Read a section of an agent's memory")
 async def get_section(
-    at: AtOwnAgent, section: SectionPath, parts: WithParts, query: Annotated[SectionQuery, Query()], request: Request
+    at: AtOwnAgent, section: SectionPath, query: Annotated[SectionQuery, Query()], request: Request
 ) -> Response:
     """A section; of `daily` and `relationships` all items. Reading `system_exchanges` marks its entries as seen."""
-    return await _get(at, parts, request, query, section=section, item=None)
+    return await _get(at, request, query, section=section, item=None)
 
 
 @router.put(
@@ -106,7 +104,6 @@ async def get_section(
 async def put_section(
     at: AtOwnAgent,
     section: SectionPath,
-    parts: WithParts,
     request: Request,
     body: Annotated[PutSection, Depends(JsonBody(PutSection, limit=SECTION_BYTES))],
 ) -> Response:
@@ -114,26 +111,25 @@ async def put_section(
 
     With `If-Match: "<revision>"` only over that revision, with `If-None-Match: *` only where there is none.
     """
-    return await _put(at, parts, request, body, section=section, item=None)
+    return await _put(at, request, body, section=section, item=None)
 
 
 @router.delete("/{section}", status_code=204, summary="Delete a section of an agent's memory", openapi_extra=_writing)
-async def delete_section(at: AtOwnAgent, section: SectionPath, parts: WithParts, request: Request) -> Response:
+async def delete_section(at: AtOwnAgent, section: SectionPath, request: Request) -> Response:
     """Delete a section; with `If-Match` only that revision."""
-    return await _delete(at, parts, request, section=section, item=None)
+    return await _delete(at, request, section=section, item=None)
 
 
 @router.get("/{section}/{item}", response_model=Read, summary="Read an item of an agent's memory")
-async def get_item(  # noqa: PLR0913, PLR0917  (the framework gives each by its name)
+async def get_item(
     at: AtOwnAgent,
     section: SectionPath,
     item: ItemPath,
-    parts: WithParts,
     query: Annotated[SectionQuery, Query()],
     request: Request,
 ) -> Response:
     """An item of `daily` or `relationships`. Its revision is the ETag."""
-    return await _get(at, parts, request, query, section=section, item=item)
+    return await _get(at, request, query, section=section, item=item)
 
 
 @router.put(
@@ -142,38 +138,33 @@ async def get_item(  # noqa: PLR0913, PLR0917  (the framework gives each by its 
     summary="Write an item of an agent's memory",
     openapi_extra=_writing,
 )
-async def put_item(  # noqa: PLR0913, PLR0917  (the framework gives each by its name)
+async def put_item(
     at: AtOwnAgent,
     section: SectionPath,
     item: ItemPath,
-    parts: WithParts,
     request: Request,
     body: Annotated[PutSection, Depends(JsonBody(PutSection, limit=SECTION_BYTES))],
 ) -> Response:
     """Write an item of `daily` or `relationships`, with the same preconditions as a section."""
-    return await _put(at, parts, request, body, section=section, item=item)
+    return await _put(at, request, body, section=section, item=item)
 
 
 @router.delete(
     "/{section}/{item}", status_code=204, summary="Delete an item of an agent's memory", openapi_extra=_writing
 )
-async def delete_item(
-    at: AtOwnAgent, section: SectionPath, item: ItemPath, parts: WithParts, request: Request
-) -> Response:
+async def delete_item(at: AtOwnAgent, section: SectionPath, item: ItemPath, request: Request) -> Response:
     """Delete an item; with `If-Match` only that revision."""
-    return await _delete(at, parts, request, section=section, item=item)
+    return await _delete(at, request, section=section, item=item)
 
 
-async def _get(  # noqa: PLR0913  (what a read consists of)
-    at: OnAgent, parts: WithParts, request: Request, query: SectionQuery, *, section: str, item: str | None
-) -> Response:
+async def _get(at: OnAgent, request: Request, query: SectionQuery, *, section: str, item: str | None) -> Response:
     if query.history and query.siblings:
         raise InvalidInputError("A history is of one's own memory.", hint="Leave out `siblings` or `history`.")
     if query.history:
-        return reply(await envelopes.history(parts.db, at.who, section=section, item=item))
+        return reply(await envelopes.history(at.store.db, at.who, section=section, item=item))
     return _read(
         await envelopes.read_section(
-            parts.db,
+            at.store.db,
             at.who,
             section=section,
             item=item,
@@ -183,16 +174,14 @@ async def _get(  # noqa: PLR0913  (what a read consists of)
     )
 
 
-async def _put(  # noqa: PLR0913  (what a write consists of)
-    at: OnAgent, parts: WithParts, request: Request, body: PutSection, *, section: str, item: str | None
-) -> Response:
+async def _put(at: OnAgent, request: Request, body: PutSection, *, section: str, item: str | None) -> Response:
     return _read(
-        await envelopes.put(parts.db, at.who, section=section, item=item, body=body, expected=expected(request))
+        await envelopes.put(at.store.db, at.who, section=section, item=item, body=body, expected=expected(request))
     )
 
 
-async def _delete(at: OnAgent, parts: WithParts, request: Request, *, section: str, item: str | None) -> Response:
-    revision = await envelopes.delete(parts.db, at.who, section=section, item=item, expected=expected(request))
+async def _delete(at: OnAgent, request: Request, *, section: str, item: str | None) -> Response:
+    revision = await envelopes.delete(at.store.db, at.who, section=section, item=item, expected=expected(request))
     return Response(status_code=204, headers={"ETag": f'"{revision}"'})
 
 

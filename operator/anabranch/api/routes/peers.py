@@ -37,7 +37,7 @@ async def list_peers(
     """
     pager = Pager(parts.sealer, f"peers {at.line} {query.state or ''}")
     items = await presence.peers(
-        parts.db,
+        at.store.db,
         parts.sealer,
         line=at.line,
         states=None if query.state is None else [query.state],

@@ -7,13 +7,12 @@ from pydantic import Field
 
 from anabranch.api.access import OfBaseline
 from anabranch.api.paging import QueryModel
-from anabranch.api.parts import WithParts
 from anabranch.api.replies import ASK_AGAIN, kept
 from anabranch.api.routing import Route
 from anabranch.api.visibility import OnBaseline
 from anabranch.identity import grants
-from anabranch.model.answers import Quality
 from anabranch.model.limits import PAGE_DEFAULT
+from anabranch.model.quality import Quality
 from anabranch.quality import reading
 
 router = APIRouter(prefix="/v1/namespaces/{namespace}", route_class=Route, tags=["baselines"])
@@ -33,10 +32,9 @@ class QualityQuery(QueryModel):
 @router.get("/baselines/{baseline}/quality", response_model=Quality, summary="Tell the quality of a baseline")
 async def get_quality(
     at: Annotated[OnBaseline, Depends(OfBaseline(grants.SEE_BASELINE, grants.SCOPE_READ))],
-    parts: WithParts,
     query: Annotated[QualityQuery, Query()],
     request: Request,
 ) -> Response:
     """What can be counted of a generation: sources, verification, age; also of each scope that the caller may read."""
-    told = await reading.tell(parts.db, line=at.line, ref=query.generation, scopes=at.scopes, history=query.history)
+    told = await reading.tell(at.store.db, line=at.line, ref=query.generation, scopes=at.scopes, history=query.history)
     return kept(request, told, caching=ASK_AGAIN)

@@ -68,13 +68,13 @@ async def put_presence(
     body: Annotated[PresenceWrite, Depends(JsonBody(PresenceWrite, limit=ENVELOPE_BYTES))],
 ) -> Response:
     """Renew the run's lease until the deadline that is answered. Peers see the run as it is answered."""
-    return reply(await presence.renew(parts.db, parts.sealer, branch=at.branch, write=body))
+    return reply(await presence.renew(at.store.db, parts.sealer, branch=at.branch, write=body))
 
 
 @router.get("/cursor", response_model=FeedPlace, summary="How far the run follows")
 async def get_cursor(at: AtOwnBranch, parts: WithParts) -> Response:
     """The place in the feed that was saved, or that of the parent manifest where that includes more."""
-    return reply(await following.place(parts.db, parts.sealer, branch=at.branch))
+    return reply(await following.place(at.store.db, parts.sealer, branch=at.branch))
 
 
 @router.put("/cursor", response_model=FeedPlace, summary="Save how far the run follows", openapi_extra=_saving)
@@ -87,7 +87,7 @@ async def put_cursor(
 
     A place never moves back: the answer is what is saved now.
     """
-    return reply(await following.save(parts.db, parts.sealer, branch=at.branch, cursor=body.cursor))
+    return reply(await following.save(at.store.db, parts.sealer, branch=at.branch, cursor=body.cursor))
 
 
 @router.get("/checkpoints", response_model=CheckpointPage, summary="List checkpoints")
@@ -95,7 +95,7 @@ async def list_checkpoints(at: AtOwnBranch, parts: WithParts, query: Annotated[C
     """The run's checkpoints, newest first."""
     pager = Pager(parts.sealer, f"checkpoints {at.branch.branch_id} {query.session or ''}")
     items = await checkpoints.page(
-        parts.db,
+        at.store.db,
         branch=at.branch,
         session_id=query.session,
         before=pager.place(query.cursor),
@@ -115,18 +115,17 @@ async def list_checkpoints(at: AtOwnBranch, parts: WithParts, query: Annotated[C
 async def put_checkpoint(
     at: AtOwnBranch,
     checkpoint: CheckpointId,
-    parts: WithParts,
     body: Annotated[CheckpointWrite, Depends(JsonBody(CheckpointWrite, limit=2 * ENVELOPE_BYTES))],
 ) -> Response:
     """Keep a context capsule under an id, for good; the same again changes nothing."""
-    found, new = await checkpoints.keep(parts.db, branch=at.branch, checkpoint_id=checkpoint, write=body)
+    found, new = await checkpoints.keep(at.store.db, branch=at.branch, checkpoint_id=checkpoint, write=body)
     return reply(found, status=201 if new else 200)
 
 
 @router.get("/checkpoints/{checkpoint}", response_model=Checkpoint, summary="Read a checkpoint")
-async def get_checkpoint(at: AtOwnBranch, checkpoint: CheckpointId, parts: WithParts) -> Response:
+async def get_checkpoint(at: AtOwnBranch, checkpoint: CheckpointId) -> Response:
     """A checkpoint of this run."""
-    return reply(await checkpoints.find(parts.db, branch=at.branch, checkpoint_id=checkpoint))
+    return reply(await checkpoints.find(at.store.db, branch=at.branch, checkpoint_id=checkpoint))
 
 
 @router.get("/rebase", response_model=RebasePage, summary="What another parent would contradict", openapi_extra=_gone)
@@ -142,6 +141,6 @@ async def get_rebase(at: AtView, parts: WithParts, query: Annotated[RebaseQuery,
         query.to,
         "",
     )  # all pages are about one manifest, whatever moves
-    found = await rebasing.conflicts(parts.db, at.branch, to=to, scopes=scopes, after=after, limit=query.limit)
+    found = await rebasing.conflicts(at.store.db, at.branch, to=to, scopes=scopes, after=after, limit=query.limit)
     cursor = pager.after(found.items, query.limit, lambda item: [str(found.target.generation), item.key])
     return reply(found.model_copy(update={"next_cursor": cursor}))

@@ -22,8 +22,10 @@ import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from anabranch.consolidation.sources.check import Found, UnreachableSourceError
+from anabranch.telemetry import tracing
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -122,7 +124,9 @@ class GitResolver:
             fetch = asyncio.create_task(_mirror(url, mirror))
             self._fetches[url] = fetch
             fetch.add_done_callback(lambda done: self._fetched(url, done))
-        await asyncio.shield(fetch)
+        with tracing.span("fetch repository", kind="client") as span:
+            span.describe({"server.address": urlsplit(url).hostname})
+            await asyncio.shield(fetch)
 
     def _fetched(self, url: str, fetch: asyncio.Task[None]) -> None:
         del self._fetches[url]

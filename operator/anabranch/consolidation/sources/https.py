@@ -9,7 +9,6 @@ changes nothing.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import socket
 import ssl
 from typing import TYPE_CHECKING, Final
@@ -17,7 +16,9 @@ from urllib.parse import urljoin, urlsplit
 
 import httpx
 
+from anabranch.consolidation.sources.addresses import is_public
 from anabranch.consolidation.sources.check import Found, UnreachableSourceError
+from anabranch.telemetry import tracing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,22 +58,27 @@ class HttpsResolver:
 
     async def _get(self, url: str) -> Found | str:
         """What one request finds, or the address that it redirects to."""
-        parts = urlsplit(url)
         source = self._hosts.get(_authority(url) or "")
-        if source is None or parts.username is not None:
+        if source is None or (parts := urlsplit(url)).username is not None:
             return Found(verified=False, detail="its host is not one that findings may cite")
         host, port = _split_port(_authority(url) or "")
         address = await _resolve(host, port, allow_private=source.allow_private)
         if address is None:
             return Found(verified=False, detail="its host has no address that may be reached")
-        target = httpx.URL(url).copy_with(host=address, fragment=None)
-        headers = _HEADERS | {"Host": parts.netloc}
         try:
-            async with (
-                httpx.AsyncClient(verify=self._context(source.ca_file), timeout=_TIMEOUT, trust_env=False) as client,
-                client.stream("GET", target, headers=headers, extensions={"sni_hostname": host}) as response,
-            ):
-                return await _judge(response, url)
+            target = httpx.URL(url).copy_with(host=address, port=port, fragment=None)
+        except httpx.InvalidURL:
+            return Found(verified=False, detail="its address is not one that can be asked for")
+        extensions = {"sni_hostname": host, "timeout": _TIMEOUT.as_dict()}
+        request = httpx.Request("GET", target, headers=_HEADERS | {"Host": parts.netloc}, extensions=extensions)
+        try:
+            # By the transport, and not by a client, which would make a request of each redirect, whatever it says.
+            with tracing.span("ask for page", kind="client") as span:
+                span.describe({"server.address": host, "http.request.method": "GET"})
+                async with httpx.AsyncHTTPTransport(verify=self._context(source.ca_file)) as transport:
+                    response = await transport.handle_async_request(request)
+                    span.describe({"http.response.status_code": response.status_code})
+                    return await _judge(response, url)
         except httpx.HTTPError as error:
             raise UnreachableSourceError(f"{host} could not be asked: {error}.", hint="It is tried again.") from None
 
@@ -84,7 +90,10 @@ class HttpsResolver:
 
 async def _judge(response: httpx.Response, url: str) -> Found | str:
     if response.has_redirect_location:
-        return urljoin(url, response.headers["location"])
+        try:
+            return urljoin(url, response.headers["location"])
+        except ValueError:
+            return Found(verified=False, detail="it redirects to what is no address")
     if response.status_code >= 500 or response.status_code == 429:
         raise UnreachableSourceError(
             f"{urlsplit(url).hostname} answered {response.status_code}.", hint="It is tried again."
@@ -111,18 +120,19 @@ async def _resolve(host: str, port: int, *, allow_private: bool) -> str | None:
         raise UnreachableSourceError(f"{host} cannot be looked up: {error}.", hint="It is tried again.") from None
     addresses = [str(address[0]) for *_, address in found]
     # All of them: a host that mixes public and private addresses is not one to be guessed about.
-    if not allow_private and not all(ipaddress.ip_address(address).is_global for address in addresses):
+    if not allow_private and not all(map(is_public, addresses)):
         return None
     return addresses[0]
 
 
 def _authority(url: str) -> str | None:
     """Host and port of an https address, lower-case; None if it is no such address."""
-    parts = urlsplit(url)
     try:
-        return f"{parts.hostname}:{parts.port or 443}" if parts.scheme == "https" and parts.hostname else None
+        parts = urlsplit(url)
+        port = parts.port or 443
     except ValueError:
         return None
+    return f"{parts.hostname}:{port}" if parts.scheme == "https" and parts.hostname else None
 
 
 def _with_port(host: str) -> str:

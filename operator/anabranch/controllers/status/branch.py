@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from anabranch.store.projection import BranchState
 
 
-def branch_status(row: BranchState, *, seen: Seen, now: datetime) -> BranchStatus:
+def branch_status(row: BranchState, *, seen: Seen, now: datetime, store: str | None = None) -> BranchStatus:
     """What the status of a forked Branch says (see `waiting` for one that is not).
 
     Args:
         row: What Postgres has.
         seen: What the status said before.
         now: For conditions that change.
+        store: Where it lies; None: in the default one.
     """
     branch = row.branch
     observed = max(branch.observed_generation, row.obstacle.observed_generation if row.obstacle else 0)
@@ -49,6 +50,7 @@ def branch_status(row: BranchState, *, seen: Seen, now: datetime) -> BranchStatu
         shared_feed_cursor=row.feed_cursor,
         feed_lag=row.feed_lag,
         presence=_presence(row),
+        store=store,
         endpoint=f"/v1/namespaces/{branch.namespace}/branches/{branch.branch_id}",
         conditions=dated(_drafts(row), generation=observed, seen=seen, now=now),
     )

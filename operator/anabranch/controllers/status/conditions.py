@@ -42,10 +42,12 @@ class Seen:
     Attributes:
         conditions: By type.
         marks: The values whose change is an occurrence, by the name of their field.
+        id: Of the branch or job that it is of.
     """
 
     conditions: Mapping[str, Known] = field(default_factory=dict)
     marks: Mapping[str, Any] = field(default_factory=dict)
+    id: str | None = None
 
     @classmethod
     def of(cls, status: Mapping[str, Any] | None) -> Self:
@@ -61,12 +63,18 @@ class Seen:
         for name in ("current", "head"):
             if status.get(name):
                 marks[name] = status[name]["generation"]
-        return cls(conditions, marks)
+        return cls(conditions, marks, id_of(status))
 
     def then(self, status: Mapping[str, Any], *, whole: bool) -> Seen:
         """What to remember once these members of the status, or the whole of it, were written."""
         after = Seen.of(status)
-        return after if whole else Seen(after.conditions, {**self.marks, **after.marks})
+        return after if whole else Seen(after.conditions, {**self.marks, **after.marks}, after.id or self.id)
+
+
+def id_of(status: Mapping[str, Any]) -> str | None:
+    """The branch or job that a status is of; None: it does not tell yet."""
+    found = status.get("branchId") or status.get("jobId")
+    return None if found is None else str(found)
 
 
 def dated(drafts: Iterable[Draft], *, generation: int, seen: Seen, now: datetime) -> tuple[Condition, ...]:

@@ -22,23 +22,29 @@ _UNDER_WAY: Final[dict[JobState, tuple[str, str]]] = {
     "publishing": ("Publishing", "What was accepted is about to be published."),
 }
 _REASONS: Final = {
+    "BackupAwaited": "A backup must be recorded first: see the condition BackedUp of the Baseline.",
     "BatchesMissing": "Not all of the batches are there yet: the branch has still to submit them.",
+    "RecallRegressed": "Publishing it would lower recall more than spec.recall allows: see `anabranch job show`.",
+    "RecallBelowFloor": "Publishing it would leave recall below spec.recall.floor: see `anabranch job show`.",
+    "RecallTasksUnavailable": "There is no set of questions that spec.recall could be decided by.",
     "NothingToPublish": "Nothing of it was accepted, so nothing was published.",
 }
 
 
-def job_status(row: JobStatusRow, *, seen: Seen, now: datetime) -> ConsolidationJobStatus:
+def job_status(row: JobStatusRow, *, seen: Seen, now: datetime, store: str | None = None) -> ConsolidationJobStatus:
     """What the status of a ConsolidationJob says.
 
     Args:
         row: What Postgres has.
         seen: What the status said before.
         now: For conditions that change.
+        store: Where it lies; None: in the default one.
     """
     job = row.job
     return ConsolidationJobStatus(
         observed_generation=job.observed_generation,
         job_id=job.job_id,
+        store=store,
         state=job.state,
         attempt=job.attempt,
         lease_deadline=job.lease_deadline,

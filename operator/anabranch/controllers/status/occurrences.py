@@ -100,8 +100,10 @@ def _of_job(before: Seen, status: dict[str, Any]) -> Iterator[Occurrence]:
 def _warnings(before: Seen, status: dict[str, Any]) -> Iterator[Occurrence]:
     for condition in status["conditions"]:
         known = before.conditions.get(condition["type"])
-        alarming = condition["type"] in _ALARMING or (
-            condition["type"] == "Reconciling" and condition["reason"] in _FOR_SOMEBODY
+        alarming = (
+            condition["type"] in _ALARMING
+            or (condition["type"] == "Reconciling" and condition["reason"] in _FOR_SOMEBODY)
+            or condition["reason"] == "BackupFailed"
         )
         if alarming and (known is None or known.reason != condition["reason"]):
             key = f"{condition.get('observedGeneration')} {condition['lastTransitionTime']}"

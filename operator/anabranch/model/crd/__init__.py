@@ -12,18 +12,23 @@ from anabranch.model.crd.base import (
 )
 from anabranch.model.crd.baseline import (
     ArchiveSource,
-    AutoAccept,
     BaselineLimits,
     BaselineSpec,
-    BaselineStatus,
     ConfigMapSource,
     ImportSource,
-    ManifestSummary,
     Pin,
-    QualitySummary,
+    RecallConfigMap,
+    RecallGate,
+    RecallTasks,
     Restore,
     Retention,
-    ReviewPolicy,
+)
+from anabranch.model.crd.baseline_status import (
+    BackupSummary,
+    BaselineStatus,
+    ManifestSummary,
+    QualitySummary,
+    RecallSummary,
 )
 from anabranch.model.crd.branch import (
     Agent,
@@ -47,6 +52,7 @@ from anabranch.model.crd.job import (
     Review,
 )
 from anabranch.model.crd.resource import BaselineResource, BranchResource, ConsolidationJobResource, Resource
+from anabranch.model.crd.review import AutoAccept, ProposalBudget, Proposals, ReviewPolicy
 
 __all__ = [
     "API_VERSION",
@@ -55,6 +61,7 @@ __all__ = [
     "Agent",
     "ArchiveSource",
     "AutoAccept",
+    "BackupSummary",
     "BaselineLimits",
     "BaselineRef",
     "BaselineResource",
@@ -79,8 +86,14 @@ __all__ = [
     "ParentManifest",
     "Pin",
     "Presence",
+    "ProposalBudget",
+    "Proposals",
     "QualitySummary",
     "Rebase",
+    "RecallConfigMap",
+    "RecallGate",
+    "RecallSummary",
+    "RecallTasks",
     "Resource",
     "Restore",
     "Retention",

@@ -10,25 +10,20 @@ from pydantic import ConfigDict, Field, StringConstraints
 from anabranch.model import limits
 from anabranch.model.crd.base import (
     SET,
-    Condition,
-    Count,
     Hash,
     Id,
     Name,
     Ordinal,
     Period,
-    Report,
     Rule,
-    Scope,
     Spec,
-    Status,
-    Time,
     Token,
-    map_by,
     rules,
 )
+from anabranch.model.crd.review import ReviewPolicy
+from anabranch.model.stores import DEFAULT_STORE, STORE_CHARACTERS, STORE_PATTERN
 
-SourceKind = Literal["evidence", "record", "checkpoint", "git", "https", "import"]
+StoreName = Annotated[str, StringConstraints(min_length=1, max_length=STORE_CHARACTERS, pattern=STORE_PATTERN)]
 ConfigMapKey = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
 
 
@@ -99,36 +94,6 @@ class Restore(Spec):
     never repeats; to restore once more, choose another."""
 
 
-class AutoAccept(Spec):
-    """What may be accepted without a reviewer."""
-
-    scopes: Annotated[tuple[Scope, ...], Field(max_length=limits.LINE_SCOPES, json_schema_extra=SET)] = ()
-    """Only findings in these scopes. Empty: any scope."""
-
-    source_kinds: Annotated[tuple[SourceKind, ...], Field(max_length=6, json_schema_extra=SET)] = ()
-    """Only findings whose verified sources are all of these kinds. Empty: any kind."""
-
-
-class ReviewPolicy(Spec):
-    """Who decides what becomes a fact."""
-
-    mode: Literal["Manual", "Automatic"] = "Manual"
-    """Manual: every finding waits for a reviewer. Automatic: findings that meet `autoAccept` and contradict nothing are
-    accepted; conflicts, summaries, merges and deletions wait all the same."""
-
-    require_sources: bool = True
-    """Reject a finding, as Unsupported, when none of the sources that it names can be verified, or it names none."""
-
-    auto_accept: AutoAccept = AutoAccept()
-    """With mode Automatic: which findings need no reviewer."""
-
-    min_reviewers: Annotated[int, Field(ge=1, le=16)] = 1
-    """How many different reviewers must accept a finding. One rejection rejects it."""
-
-    forbid_self_review: bool = True
-    """A decision of the finding's own author does not count."""
-
-
 class BaselineLimits(Spec):
     """Bounds below the installation's own."""
 
@@ -140,6 +105,41 @@ class BaselineLimits(Spec):
 
     batch_bytes: Annotated[int, Field(ge=1024, le=limits.BATCH_BYTES)] = limits.BATCH_BYTES
     """Largest batch of findings that a branch may submit, in bytes of canonical JSON."""
+
+
+class RecallConfigMap(Spec):
+    """A ConfigMap that has an evaluation set."""
+
+    name: Name
+    """Name of a ConfigMap in the Baseline's own namespace. It is watched: changed content is seen by its digest."""
+
+    key: ConfigMapKey | None = None
+    """Which key of the ConfigMap has the set, as JSON Lines; needed if it has several."""
+
+
+class RecallTasks(Spec):
+    """Where the evaluation set is."""
+
+    config_map: RecallConfigMap
+    """A ConfigMap with the set: one task a line, up to 500 (see docs/quality.md)."""
+
+
+class RecallGate(Spec):
+    """What a publication must leave answered."""
+
+    tasks: RecallTasks
+    """The questions, of which each publication is asked before it is made. While they are missing, or are none,
+    publications wait, and the condition RecallTasksUnavailable tells why."""
+
+    k: Annotated[int, Field(ge=1, le=limits.RECALL_DEPTH)] = 10
+    """How many hits of a search count: as many as an agent reads."""
+
+    floor: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """The lowest recall at k, from 0 to 1. A publication that would leave it lower is held for a review, unless it
+    raises recall."""
+
+    max_regression: Annotated[float, Field(ge=0, le=1)] = 0.02
+    """By how much a publication may lower recall at k; one that would lower it more is held for a review."""
 
 
 class ReplicaRetention(Spec):
@@ -179,6 +179,33 @@ class Retention(Spec):
 
     replica: ReplicaRetention = ReplicaRetention()
     """On which terms workers keep copies of the records on their own disks."""
+
+
+class BackupPolicy(Spec):
+    """When the Baseline's history is backed up, and where."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            Rule(
+                "!has(self.policy) || self.policy == 'None' || has(self.target)",
+                "name where backups go: spec.backup.target, one of the operator's backupTargets",
+            )
+        )
+    )
+
+    policy: Literal["None", "BeforePublish"] = "None"
+    """BeforePublish: nothing is published, and no finding becomes a fact, unless a backup is recorded that is younger
+    than `maxAge`. What must wait says so, with the reason BackupAwaited, and goes on by itself. None: no backups."""
+
+    max_age: Period = timedelta(days=1)
+    """How old the newest backup may be when something is published: 30m, 12h, 7d. A Baseline that changes is backed up
+    at half of it, so that publications seldom wait."""
+
+    target: (
+        Annotated[str, StringConstraints(min_length=1, max_length=40, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
+        | None
+    ) = None
+    """Where backups go: a name that the operator's configuration has among its `backupTargets`."""
 
 
 class Adoption(Spec):
@@ -228,11 +255,33 @@ class BaselineSpec(Spec):
     review: ReviewPolicy = ReviewPolicy()
     """Who decides what becomes a fact. Changing it needs the verb `update` on `baselines/policy`."""
 
+    recall: RecallGate | None = None
+    """Questions that a publication must leave answered. One that does not is held for a review, naming those that it
+    costs. Retractions, rollbacks and restores are not held; they are measured."""
+
     retention: Retention = Retention()
     """What is kept of the past, and for how long."""
 
     limits: BaselineLimits = BaselineLimits()
     """Bounds of this Baseline, below those of the installation."""
+
+    backup: BackupPolicy = BackupPolicy()
+    """When the Baseline is backed up, and where."""
+
+    store: Annotated[
+        StoreName,
+        Field(
+            json_schema_extra=rules(
+                Rule(
+                    "self == oldSelf",
+                    "spec.store is fixed at creation: make another Baseline there, from an export or a backup",
+                )
+            )
+        ),
+    ] = DEFAULT_STORE
+    """Which of the installation's databases the Baseline lies in: `default`, or a name that the chart has among its
+    `stores`, which takes the verb `use` on `stores` of that name. Cannot be changed; an export or a backup, imported
+    into a Baseline of another store, is how one moves."""
 
     deletion_policy: Literal["Retain", "Delete"] = "Retain"
     """What becomes of the data when this resource is deleted. Retain: all of it stays, and a Baseline of this name in
@@ -242,82 +291,3 @@ class BaselineSpec(Spec):
     adopt: Adoption | None = None
     """Take up a line that was left behind when this namespace was deleted and made again. Setting it needs the verb
     `update` on `baselines/adopt`."""
-
-
-class ManifestSummary(Report):
-    """One manifest, in short."""
-
-    baseline_id: str
-    """Id of the manifest."""
-
-    generation: Count
-    """Its number in this Baseline's history, from 1."""
-
-    manifest_hash: str
-    """Root of the Merkle trie over its records; `anabranch baseline verify` recomputes it."""
-
-    records: Count
-    """How many live records it has."""
-
-    published_at: Time
-    """When it was published."""
-
-
-class QualitySummary(Report):
-    """What can be counted of a manifest, in short. The API tells it by scope, and of earlier manifests."""
-
-    generation: Count
-    """Number of the manifest that was counted: `current`, or for half a minute one before it."""
-
-    records: Count
-    """How many live records it has."""
-
-    sourced: Count
-    """How many of them name a source."""
-
-    verified: Count | None = None
-    """How many of these were validated with it, or imported by digest. Absent while `review.requireSources` is off."""
-
-    duplicates_removed: Count
-    """Findings, ever, that said what was known already."""
-
-
-class BaselineStatus(Status):
-    """What the Baseline is."""
-
-    observed_generation: Annotated[int, Field(ge=-1)] = -1
-    """The metadata.generation that this status answers to; -1 before the operator has seen the resource."""
-
-    line_id: str | None = None
-    """Id of the history that this resource stands for. It outlives the resource."""
-
-    current: ManifestSummary | None = None
-    """The manifest that readers and new branches get: the head, or the pinned one."""
-
-    previous: ManifestSummary | None = None
-    """What `current` was before it last moved."""
-
-    head: ManifestSummary | None = None
-    """The newest manifest."""
-
-    history: Annotated[tuple[ManifestSummary, ...], Field(max_length=5)] = ()
-    """The newest manifests, at most five, newest first. The API pages through all."""
-
-    feed_watermark: Count | None = None
-    """Sequence number of the newest event in the Baseline's feed."""
-
-    pending_batches: Count | None = None
-    """Batches that are received and not yet decided."""
-
-    open_conflicts: Count | None = None
-    """Findings that contradict a record and wait for a reviewer."""
-
-    oldest_conflict_age: Time | None = None
-    """Since when the oldest open conflict waits: a point in time, which `kubectl get` shows as an age."""
-
-    quality: QualitySummary | None = None
-    """What can be counted of the newest manifest that is counted. More is not better."""
-
-    conditions: Annotated[tuple[Condition, ...], Field(max_length=16, json_schema_extra=map_by("type"))] = ()
-    """Ready: `current` exists and the spec is honoured. Reconciling or Stalled while it is not, with the reason.
-    ConsolidationPaused and ReviewGuardMissing when they apply."""

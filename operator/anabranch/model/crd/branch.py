@@ -241,6 +241,10 @@ class BranchStatus(Status):
     endpoint: str | None = None
     """Path of the branch below the API's address."""
 
+    store: str | None = None
+    """Which of the installation's databases the branch lies in, where that is not the default one. It stays there, and
+    the operator of that store answers for it."""
+
     conditions: Annotated[tuple[Condition, ...], Field(max_length=16, json_schema_extra=map_by("type"))] = ()
     """Ready: forked; stays true when the run is completed. Reconciling or Stalled while it is not, with the reason:
     BaselineUnavailable says that the Baseline is absent or not granted."""

@@ -32,12 +32,19 @@ Origin = Literal["Branch", "Held", "Import", "Retraction"]
 
 REVIEWERS = 64
 DECISIONS = 256
-"""Most entries in `reviews`, and most decisions of one: bounds that let the API server estimate what the rules cost."""
+MERGES = 16
+GROUPS = 32
+"""Most entries in `reviews`, and most decisions, on candidates and on groups, and merges of one: bounds that let the
+API server estimate what rules cost."""
 
-# Each decision's names, quotes and braces are counted as a flat 160 bytes, each reviewer's as 64.
+# Each decision's names, quotes and braces are counted as a flat 160 bytes, each reviewer's as 64; a merge's with its
+# hash as 256, each of its inputs as 72.
 _REVIEW_SIZE = (
     "self.map(r, 64 + size(bytes(r.reviewer)) + r.decisions.map(d, 160 + size(d.candidateId) + size(d.contentHash)"
-    " + (has(d.reason) ? size(bytes(d.reason)) : 0)).sum()).sum()"
+    " + (has(d.reason) ? size(bytes(d.reason)) : 0)).sum()"
+    " + (has(r.merges) ? r.merges.map(m, 256 + 72 * size(m.inputs)).sum() : 0)"
+    " + (has(r.groups) ? r.groups.map(g, 160 + size(g.groupId) + size(g.digest)"
+    " + (has(g.reason) ? size(bytes(g.reason)) : 0)).sum() : 0)).sum()"
 )
 
 
@@ -85,6 +92,42 @@ class Decision(Spec):
     reason: Annotated[str, StringConstraints(max_length=512, pattern=limits.TEXT_PATTERN)] | None = None
     """Why, for the log. At most 512 characters."""
 
+    hold: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    """Number of the recall gate's hold, as you saw it with the candidate: needed to accept what the gate holds."""
+
+
+class MergeClaim(Spec):
+    """One text that a reviewer has made of several candidates."""
+
+    content_hash: Hash
+    """Hash of the text, which is uploaded through the API: `anabranch job merge` does both."""
+
+    inputs: Annotated[tuple[Id, ...], Field(max_length=limits.MERGE_INPUTS)]
+    """Ids of the candidates that it was made of, all for one key."""
+
+    base_revision: Revision
+    """Revision of the record of that key, as you saw it; "0" where there was none."""
+
+    with_record: bool | None = None
+    """Whether it was made of that record, too: then its sources are among those of the merge."""
+
+
+class GroupDecision(Spec):
+    """What a reviewer decides on all near-identical candidates of a group, exactly as the reviewer saw them."""
+
+    group_id: Id
+    """Id of the group, from `anabranch job review` or the API."""
+
+    digest: Hash
+    """Digest of the group's members as you saw them; the API tells it with the group."""
+
+    action: Literal["accept", "reject"]
+    """accept: publish each as its key's next revision; only where none conflicts and no two are for one key. reject:
+    they go no further."""
+
+    reason: Annotated[str, StringConstraints(max_length=512, pattern=limits.TEXT_PATTERN)] | None = None
+    """Why, for the log. At most 512 characters."""
+
 
 class Review(Spec):
     """The decisions of one reviewer."""
@@ -94,6 +137,18 @@ class Review(Spec):
 
     decisions: Annotated[tuple[Decision, ...], Field(max_length=DECISIONS, json_schema_extra=map_by("candidateId"))]
     """Your decisions, one a candidate. Removing one before it took effect withdraws it."""
+
+    merges: Annotated[
+        tuple[MergeClaim, ...] | None, Field(max_length=MERGES, json_schema_extra=map_by("contentHash"))
+    ] = None
+    """Texts that you have made of several candidates. Each becomes a candidate, which others than you decide; one that
+    is there stays when you remove this, and is rejected like any other."""
+
+    groups: (
+        Annotated[tuple[GroupDecision, ...], Field(max_length=GROUPS, json_schema_extra=map_by("groupId"))] | None
+    ) = None
+    """Your decisions on groups of near-identical candidates, one a group. One on a candidate comes before one on its
+    group."""
 
 
 class ConsolidationJobSpec(Spec):
@@ -219,6 +274,10 @@ class ConsolidationJobStatus(Status):
 
     job_id: str | None = None
     """Id of the job, as the API's paths name it."""
+
+    store: str | None = None
+    """Which of the installation's databases the job lies in, where that is not the default one. It stays there, and
+    the operator of that store answers for it."""
 
     state: JobState | None = None
     """The last durable state, of received, importing, validating, awaiting_review, publishing, published."""

@@ -45,6 +45,10 @@ WITH due_jobs AS MATERIALIZED (
     SELECT c.line, c.job_id FROM candidates_waiting AS c WHERE c.conflicting GROUP BY c.line, c.job_id
 ), agent_events_open AS MATERIALIZED (
     SELECT e.status FROM agent_events AS e WHERE e.finished_at IS NULL LIMIT :many
+), backups AS MATERIALIZED (
+    SELECT t.failing_since, t.wanted
+    FROM backup_turns AS t JOIN lines AS l ON l.line = t.line AND l.deleted_at IS NULL
+    WHERE t.failing_since IS NOT NULL OR t.wanted
 ), lagging AS MATERIALIZED (
     SELECT 'Baseline' AS kind, count(*) AS rows
     FROM (SELECT FROM lines WHERE version <> projected AND deleted_at IS NULL LIMIT :many) AS l
@@ -71,5 +75,42 @@ UNION ALL SELECT 'lagging', kind, rows FROM lagging
 UNION ALL
 SELECT 'agent_events', s.status, (SELECT count(*) FROM agent_events_open AS e WHERE e.status = s.status)
 FROM unnest(ARRAY['pending', 'claimed']) AS s (status)
+UNION ALL SELECT 'backups_failing', '', count(*) FROM backups WHERE failing_since IS NOT NULL
+UNION ALL
+SELECT 'backups_failing_age', '', coalesce(extract(epoch FROM statement_timestamp() - min(failing_since)), 0) FROM backups
+UNION ALL SELECT 'backups_awaited', '', count(*) FROM backups WHERE wanted
 UNION ALL SELECT 'lines', '', count(*) FROM lines WHERE deleted_at IS NULL
 UNION ALL SELECT 'schema', version_num, 1 FROM alembic_version;
+
+-- name: baselines(limit)
+-- Of each of the first Baselines by namespace and name: what its current generation answers, what of its records was
+-- verified, and the conflicts that wait; null where nothing is known.
+SELECT l.namespace, l.name, g.line IS NOT NULL AS asked, g.digest IS NULL AS missing,
+       answered.recall, answered.change,
+       answered.recall < g.floor - 1e-9 OR coalesce(answered.change < -g.max_regression - 1e-9, false) AS short,
+       CASE WHEN coalesce((l.policy -> 'review' ->> 'requireSources')::boolean, true)
+            THEN counted.verified / nullif(counted.records, 0) END AS verified,
+       conflicts.open AS conflicts, coalesce(extract(epoch FROM statement_timestamp() - conflicts.oldest_at), 0)::float8 AS age
+FROM (SELECT * FROM lines WHERE deleted_at IS NULL ORDER BY namespace, name LIMIT :limit) AS l
+JOIN line_heads AS h ON h.line = l.line
+LEFT JOIN recall_gates AS g ON g.line = l.line
+LEFT JOIN LATERAL (
+    SELECT r.recall, r.change FROM recall_results AS r
+    WHERE r.line = l.line AND r.generation <= h.current_generation AND r.digest = g.digest AND r.k = g.k
+    ORDER BY r.generation DESC
+    LIMIT 1
+) AS answered ON true
+CROSS JOIN LATERAL (
+    SELECT sum(c.verified)::float8 AS verified, sum(c.records)::float8 AS records
+    FROM (
+        SELECT DISTINCT ON (q.scope) q.verified, q.records FROM quality_counts AS q
+        WHERE q.line = l.line AND q.generation <= h.current_generation
+        ORDER BY q.scope, q.generation DESC
+    ) AS c
+) AS counted
+CROSS JOIN LATERAL (
+    SELECT count(*) AS open, min(j.created_at) AS oldest_at
+    FROM candidates AS c
+    JOIN jobs AS j ON j.line = l.line AND j.job_id = c.job_id
+    WHERE c.line = l.line AND c.state = 'waiting' AND c.conflicting
+) AS conflicts;

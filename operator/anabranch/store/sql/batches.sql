@@ -1,4 +1,4 @@
--- name: receive(lines, branch_ids, sequences, receipt_ids, content_hashes, bodies, changes, finals, window, batch_bytes)
+-- name: receive(lines, branch_ids, sequences, receipt_ids, content_hashes, bodies, changes, finals, traceparents, window, batch_bytes)
 -- Receive batches, or find those that have their places; one without a row may not come (see refusal), or met a race.
 --
 -- All checks are part of the one statement that writes. The key-share lock on a branch is what the foreign key would take
@@ -10,8 +10,8 @@
 WITH RECURSIVE arrived AS MATERIALIZED (
     SELECT *
     FROM unnest(:lines::text[], :branch_ids::text[], :sequences::bigint[], :receipt_ids::text[], :content_hashes::bytea[],
-                :bodies::bytea[], :changes::integer[], :finals::boolean[])
-         WITH ORDINALITY AS a (line, branch_id, sequence, receipt_id, content_hash, body, changes, final, place)
+                :bodies::bytea[], :changes::integer[], :finals::boolean[], :traceparents::text[])
+         WITH ORDINALITY AS a (line, branch_id, sequence, receipt_id, content_hash, body, changes, final, traceparent, place)
 ), known AS MATERIALIZED (
     SELECT a.place, b.line, b.branch_id, b.receipt_id, b.content_hash, b.received_at
     FROM arrived AS a
@@ -57,8 +57,8 @@ WITH RECURSIVE arrived AS MATERIALIZED (
 ), reach AS MATERIALIZED (
     SELECT w.line, w.branch_id, max(w.n) AS prefix FROM walk AS w GROUP BY w.line, w.branch_id
 ), made AS (
-    INSERT INTO batches (line, branch_id, sequence, receipt_id, content_hash, body, changes, final, prefix)
-    SELECT f.line, f.branch_id, f.sequence, f.receipt_id, f.content_hash, f.body, f.changes, f.final, r.prefix
+    INSERT INTO batches (line, branch_id, sequence, receipt_id, content_hash, body, changes, final, traceparent, prefix)
+    SELECT f.line, f.branch_id, f.sequence, f.receipt_id, f.content_hash, f.body, f.changes, f.final, f.traceparent, r.prefix
     FROM fit AS f
     JOIN reach AS r ON r.line = f.line AND r.branch_id = f.branch_id
     WHERE f.sequence <= r.prefix + :window::bigint AND NOT EXISTS (SELECT FROM known AS k WHERE k.place = f.place)
@@ -100,6 +100,16 @@ SELECT line, branch_id, sequence, receipt_id, content_hash, body, changes, final
 FROM batches
 WHERE line = :line AND branch_id = :branch_id AND sequence BETWEEN :from_sequence AND :through_sequence
 ORDER BY sequence;
+
+-- name: traces(line, branch_id, from_sequence, through_sequence, limit)
+-- The recorded traces that the batches of a job came with, each once, in order.
+SELECT b.traceparent
+FROM batches AS b
+WHERE b.line = :line AND b.branch_id = :branch_id AND b.sequence BETWEEN :from_sequence AND :through_sequence
+  AND b.traceparent LIKE '%-01'
+GROUP BY b.traceparent
+ORDER BY min(b.sequence)
+LIMIT :limit;
 
 -- name: ages(line, branch_ids, from_sequences, through_sequences, limit)
 -- Since when the batches of some jobs are here, in seconds; of so many at most.

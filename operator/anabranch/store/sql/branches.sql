@@ -63,6 +63,17 @@ WHERE b.namespace = :namespace AND b.name = :name
 ORDER BY b.created_at DESC, b.branch_id DESC
 LIMIT 1;
 
+-- name: namespaces()
+-- All namespaces that ever had a branch, by steps through the index of names.
+WITH RECURSIVE step AS (
+    (SELECT namespace FROM branches ORDER BY namespace LIMIT 1)
+    UNION ALL
+    SELECT (SELECT b.namespace FROM branches AS b WHERE b.namespace > step.namespace ORDER BY b.namespace LIMIT 1)
+    FROM step
+    WHERE step.namespace IS NOT NULL
+)
+SELECT namespace FROM step WHERE namespace IS NOT NULL;
+
 -- name: list_by_namespace(namespace, after, limit)
 -- The branches of a namespace whose resources were not deleted, by name.
 SELECT b.line, b.branch_id, b.run_id, b.namespace, b.name, b.uid, b.observed_generation, b.agent_id, b.agent_instance,

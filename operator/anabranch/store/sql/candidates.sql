@@ -1,11 +1,13 @@
--- name: insert(line, candidate_id, job_id, origin_job, ordinal, branch_id, run_id, author, op, key, scope, visibility, content_hash, base_revision, sources, origin_runs, observed_at, state, conflicting, reason, detail, canonical_revision, canonical_hash, mark, cited)*!
+-- name: insert(line, candidate_id, job_id, origin_job, ordinal, branch_id, run_id, author, op, key, scope, visibility, content_hash, base_revision, sources, origin_runs, observed_at, state, conflicting, reason, detail, canonical_revision, canonical_hash, mark, cited, origin, inputs, contributors, model)*!
 -- Keep candidates; one that its origin job imported before stays as it is.
 INSERT INTO candidates (line, candidate_id, job_id, origin_job, ordinal, branch_id, run_id, author, op, key, scope,
                         visibility, content_hash, base_revision, sources, origin_runs, observed_at, state, conflicting,
-                        reason, detail, canonical_revision, canonical_hash, mark, cited)
+                        reason, detail, canonical_revision, canonical_hash, mark, cited, origin, inputs, contributors,
+                        model)
 VALUES (:line, :candidate_id, :job_id, :origin_job, :ordinal, :branch_id, :run_id, :author, :op, :key, :scope,
         :visibility, :content_hash, :base_revision, :sources, :origin_runs, :observed_at, :state, :conflicting,
-        :reason, :detail, :canonical_revision, :canonical_hash, :mark, :cited)
+        :reason, :detail, :canonical_revision, :canonical_hash, :mark, :cited, :origin, :inputs, :contributors,
+        :model)
 ON CONFLICT (line, origin_job, ordinal) DO NOTHING;
 
 -- name: get(line, candidate_id)^
@@ -15,6 +17,16 @@ SELECT * FROM candidates WHERE line = :line AND candidate_id = :candidate_id;
 -- name: of_job(line, job_id)
 -- The candidates that a job decides, in the order of their import.
 SELECT * FROM candidates WHERE line = :line AND job_id = :job_id ORDER BY origin_job, ordinal;
+
+-- name: of_job_by_id(line, job_id, candidate_ids)
+-- Those of some candidates that a job decides.
+SELECT * FROM candidates
+WHERE line = :line AND job_id = :job_id AND candidate_id = ANY(:candidate_ids::text[])
+ORDER BY candidate_id;
+
+-- name: next_ordinal(line, origin_job)$
+-- One more than the last place that a job's candidates have.
+SELECT coalesce(max(ordinal) + 1, 0) FROM candidates WHERE line = :line AND origin_job = :origin_job;
 
 -- name: citing(line, job_id, locator)
 -- Which branches' candidates of a job cite a source that was verified, and why those stand where they do.
@@ -64,7 +76,7 @@ SELECT DISTINCT ON (said.key) said.key, said.op, said.scope, said.content_hash
 FROM (
     SELECT c.key, c.op, c.scope, c.content_hash, j.created_at AS said_at, c.ordinal
     FROM jobs AS j
-    JOIN candidates AS c ON c.line = :line AND c.origin_job = j.job_id
+    JOIN candidates AS c ON c.line = :line AND c.origin_job = j.job_id AND c.origin = 'finding'
     WHERE j.line = :line AND j.origin = 'Import'
     UNION ALL
     SELECT b.key, CASE WHEN b.removed THEN 'tombstone' ELSE 'put' END, b.scope, b.content_hash, b.said_at, 0

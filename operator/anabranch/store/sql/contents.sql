@@ -10,3 +10,8 @@ ON CONFLICT (line, content_hash) DO UPDATE SET body = contents.body;
 -- name: get_many(line, hashes)
 -- Contents by their hashes.
 SELECT content_hash, body FROM contents WHERE line = :line AND content_hash = ANY(:hashes::bytea[]);
+
+-- name: sizes(line, hashes)
+-- Bytes of contents by their hashes.
+SELECT content_hash, octet_length(body) AS size FROM contents
+WHERE line = :line AND content_hash = ANY(:hashes::bytea[]);

@@ -91,3 +91,23 @@ JOIN jobs AS j ON j.line = seen.line AND j.job_id = seen.id
 WHERE j.uid = seen.uid AND j.observed_generation = seen.generation AND j.deleted_at IS NULL
   AND NOT EXISTS (SELECT FROM waiting AS w
                   WHERE w.namespace = j.namespace AND w.kind = 'ConsolidationJob' AND w.name = j.name);
+
+-- name: held_branches(namespaces, names, uids)
+-- The Branches that these resources stand for here.
+SELECT b.uid, b.branch_id AS id
+FROM unnest(:namespaces::text[], :names::text[], :uids::text[]) AS seen (namespace, name, uid)
+JOIN branches AS b ON b.namespace = seen.namespace AND b.name = seen.name AND b.uid = seen.uid
+WHERE b.deleted_at IS NULL;
+
+-- name: held_jobs(namespaces, names, uids)
+-- The ConsolidationJobs that these resources stand for here.
+SELECT j.uid, j.job_id AS id
+FROM unnest(:namespaces::text[], :names::text[], :uids::text[]) AS seen (namespace, name, uid)
+JOIN jobs AS j ON j.namespace = seen.namespace AND j.name = seen.name AND j.uid = seen.uid
+WHERE j.deleted_at IS NULL;
+
+-- name: held_waits(kind, namespaces, names, uids)
+-- Which of these resources wait here for something.
+SELECT w.uid
+FROM unnest(:namespaces::text[], :names::text[], :uids::text[]) AS seen (namespace, name, uid)
+JOIN waiting AS w ON w.namespace = seen.namespace AND w.kind = :kind AND w.name = seen.name AND w.uid = seen.uid;

@@ -12,12 +12,12 @@ LEFT JOIN LATERAL (
 WHERE h.line = :line
 ORDER BY e.sequence;
 
--- name: add(line, sequences, event_ids, kinds, scopes, keys, revisions, content_hashes, origin_branches, generation, published_baseline_id)!
+-- name: add(line, sequences, event_ids, kinds, scopes, keys, revisions, content_hashes, origin_branches, traceparents, generation, published_baseline_id)!
 -- Append to the feed.
-INSERT INTO events (line, sequence, event_id, kind, scope, key, revision, content_hash, origin_branch, generation,
-                    published_baseline_id)
-SELECT :line, e.sequence, e.event_id, e.kind, e.scope, e.key, e.revision, e.content_hash, e.origin_branch, :generation,
-       :published_baseline_id
+INSERT INTO events (line, sequence, event_id, kind, scope, key, revision, content_hash, origin_branch, traceparent,
+                    generation, published_baseline_id)
+SELECT :line, e.sequence, e.event_id, e.kind, e.scope, e.key, e.revision, e.content_hash, e.origin_branch, e.traceparent,
+       :generation, :published_baseline_id
 FROM unnest(:sequences::bigint[], :event_ids::text[], :kinds::text[], :scopes::text[], :keys::text[],
-            :revisions::bigint[], :content_hashes::bytea[], :origin_branches::text[])
-    AS e (sequence, event_id, kind, scope, key, revision, content_hash, origin_branch);
+            :revisions::bigint[], :content_hashes::bytea[], :origin_branches::text[], :traceparents::text[])
+    AS e (sequence, event_id, kind, scope, key, revision, content_hash, origin_branch, traceparent);

@@ -33,6 +33,11 @@ WHERE line = :line AND job_id = :job_id AND ordinal > :after
 ORDER BY ordinal
 LIMIT :limit;
 
+-- name: since(line, job_id, state)$
+-- When a job came to be in a state, the last time.
+SELECT max(at) FROM transitions
+WHERE line = :line AND job_id = :job_id AND to_state = :state AND from_state IS DISTINCT FROM to_state;
+
 -- name: unborn(limit)
 -- Jobs of any line that the operator made and that have no resource yet.
 SELECT * FROM jobs
@@ -98,7 +103,7 @@ SET due_at = least(statement_timestamp(), lease_deadline - interval '1 microseco
 WHERE line = :line AND job_id = :job_id AND finished_at IS NULL AND reason <> 'BatchesMissing';
 
 -- name: wake_waiting(line)!
--- Make every job of a line due that waits for a review: what it waits for may have changed.
+-- Make every job of a line due that waits for a review, or for questions to be asked: that may have changed.
 UPDATE jobs
 SET due_at = least(statement_timestamp(), lease_deadline - interval '1 microsecond')
-WHERE line = :line AND state = 'awaiting_review' AND finished_at IS NULL;
+WHERE line = :line AND state IN ('awaiting_review', 'publishing') AND finished_at IS NULL;

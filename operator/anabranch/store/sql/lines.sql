@@ -16,6 +16,14 @@ SELECT * FROM lines JOIN line_heads USING (line)
 WHERE namespace = :namespace AND deleted_at IS NULL AND condemned_at IS NULL
 ORDER BY name;
 
+-- name: directory()
+-- The names of all Baselines, by namespace.
+SELECT namespace, array_agg(name ORDER BY name) AS names
+FROM lines
+WHERE deleted_at IS NULL AND condemned_at IS NULL
+GROUP BY namespace
+ORDER BY namespace;
+
 -- name: adopt(line, namespace, namespace_uid, name, uid)$
 -- Take up the line of this name in this very namespace, or make it; gives its id.
 INSERT INTO lines (line, namespace, namespace_uid, name, uid)

@@ -20,6 +20,18 @@ CROSS JOIN LATERAL (
 LEFT JOIN manifests AS m ON m.line = h.line AND m.generation = wanted.generation
 WHERE h.line = :line;
 
+-- name: standing(line, generation)$
+-- The id of a retained manifest, if the line has its Baseline.
+SELECT m.baseline_id
+FROM lines AS l
+JOIN manifests AS m ON m.line = l.line AND m.generation = :generation
+WHERE l.line = :line AND l.deleted_at IS NULL AND l.condemned_at IS NULL;
+
+-- name: has(line, baseline_ids)$
+-- Whether all of some manifests are here.
+SELECT count(*) = cardinality(:baseline_ids::text[]) FROM manifests
+WHERE line = :line AND baseline_id = ANY(:baseline_ids::text[]);
+
 -- name: page(line, before, limit)
 -- Manifests older than one, newest first.
 SELECT * FROM manifests WHERE line = :line AND generation < :before ORDER BY generation DESC LIMIT :limit;

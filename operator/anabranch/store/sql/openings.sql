@@ -5,8 +5,12 @@ SELECT name FROM branches WHERE line = :line AND branch_id = :branch_id FOR NO K
 -- name: settle(line, branch_id, through)!
 -- Give the hand-made jobs their batches whose ranges are all there now, and make them due.
 WITH whole AS (
-    UPDATE jobs
-    SET reason = '', due_at = statement_timestamp(), version = version + 1
+    UPDATE jobs AS j
+    SET reason = '', due_at = statement_timestamp(), version = version + 1,
+        traceparent = (SELECT b.traceparent FROM batches AS b
+                       WHERE b.line = :line AND b.branch_id = :branch_id AND b.traceparent IS NOT NULL
+                         AND b.sequence BETWEEN j.from_sequence AND j.through_sequence
+                       ORDER BY b.traceparent NOT LIKE '%-01', b.sequence LIMIT 1)
     WHERE line = :line AND branch_id = :branch_id AND origin = 'Branch' AND state = 'received'
       AND reason = 'BatchesMissing' AND through_sequence <= :through::bigint
     RETURNING line, job_id, from_sequence, through_sequence, attempt, fence
@@ -51,9 +55,13 @@ WITH first AS (
     HAVING count(*) > 0
 ), opened AS (
     INSERT INTO jobs (line, job_id, namespace, name, automatic, origin, branch_id, from_sequence, through_sequence,
-                      ttl_seconds, due_at)
+                      ttl_seconds, due_at, traceparent)
     SELECT :line, :job_id, :namespace, :name || '-' || range.first, true, 'Branch', :branch_id, range.first, range.last,
-           :ttl_seconds, statement_timestamp()
+           :ttl_seconds, statement_timestamp(),
+           (SELECT b.traceparent FROM batches AS b
+            WHERE b.line = :line AND b.branch_id = :branch_id AND b.traceparent IS NOT NULL
+              AND b.sequence BETWEEN range.first AND range.last
+            ORDER BY b.traceparent NOT LIKE '%-01', b.sequence LIMIT 1)
     FROM range
     RETURNING *
 ), given AS (
@@ -119,16 +127,16 @@ RETURNING *;
 -- The job that was split off from another.
 SELECT job_id FROM jobs WHERE line = :line AND held_from = :held_from;
 
--- name: open_held(line, job_id, namespace, name, suffix, branch_id, held_from, counts, lease_seconds, retry_limit, ttl_seconds)^
+-- name: open_held(line, job_id, namespace, name, suffix, branch_id, held_from, counts, lease_seconds, retry_limit, ttl_seconds, traceparent)^
 -- Split a job off, which begins where its candidates wait; no row: another transaction split it off first.
 WITH opened AS (
     INSERT INTO jobs (line, job_id, namespace, name, automatic, origin, branch_id, held_from, state, counts,
-                      lease_seconds, retry_limit, ttl_seconds)
+                      lease_seconds, retry_limit, ttl_seconds, traceparent)
     SELECT :line, :job_id, :namespace,
            CASE WHEN EXISTS (SELECT FROM jobs AS j WHERE j.namespace = :namespace AND j.name = :name)
                 THEN :name || '-' || :suffix ELSE :name END,
            true, 'Held', :branch_id, :held_from, 'awaiting_review', :counts, :lease_seconds, :retry_limit,
-           :ttl_seconds
+           :ttl_seconds, :traceparent
     ON CONFLICT (line, held_from) WHERE held_from IS NOT NULL DO NOTHING
     RETURNING *
 ), logged AS (
@@ -150,11 +158,11 @@ SELECT true FROM lines WHERE line = :line FOR NO KEY UPDATE;
 SELECT * FROM jobs
 WHERE line = :line AND namespace = :namespace AND name = :name AND origin = :origin;
 
--- name: open_made(line, job_id, namespace, name, origin, state, detail, ttl_seconds)^
+-- name: open_made(line, job_id, namespace, name, origin, state, detail, ttl_seconds, traceparent)^
 -- Make a job whose candidates the caller puts in.
 WITH opened AS (
-    INSERT INTO jobs (line, job_id, namespace, name, automatic, origin, state, ttl_seconds, due_at)
-    VALUES (:line, :job_id, :namespace, :name, true, :origin, :state, :ttl_seconds, statement_timestamp())
+    INSERT INTO jobs (line, job_id, namespace, name, automatic, origin, state, ttl_seconds, due_at, traceparent)
+    VALUES (:line, :job_id, :namespace, :name, true, :origin, :state, :ttl_seconds, statement_timestamp(), :traceparent)
     RETURNING *
 ), logged AS (
     INSERT INTO transitions (line, job_id, to_state, attempt, fence, detail)

@@ -78,7 +78,13 @@ SELECT l.*, h.*, current, previous, newest,
        AS pending_batches,
        conflicts.open AS open_conflicts, conflicts.oldest_at AS oldest_conflict_at,
        quality.generation AS quality_generation, quality.records AS quality_records, quality.sourced AS quality_sourced,
-       quality.verified AS quality_verified
+       quality.verified AS quality_verified, gate.floor, gate.max_regression,
+       answered.generation AS recall_generation, answered.digest AS recall_digest, answered.k AS recall_k,
+       answered.tasks AS recall_tasks, answered.recall AS recall_recall, answered.recall_at_1 AS recall_recall_at_1,
+       answered.mrr AS recall_mrr, answered.against AS recall_against, answered.change AS recall_change,
+       answered.low AS recall_low, answered.high AS recall_high, answered.worse AS recall_worse,
+       turn.target AS backup_target, turn.error AS backup_error,
+       (SELECT b FROM backups AS b WHERE b.line = l.line ORDER BY b.taken_at DESC LIMIT 1) AS backup
 FROM lines AS l
 JOIN line_heads AS h ON h.line = l.line
 LEFT JOIN manifests AS current ON current.line = l.line AND current.generation = h.current_generation
@@ -104,6 +110,15 @@ LEFT JOIN LATERAL (
     ) AS c ON true
     GROUP BY p.generation
 ) AS quality ON true
+LEFT JOIN recall_gates AS gate ON gate.line = l.line
+LEFT JOIN LATERAL (
+    SELECT r.generation, r.digest, r.k, r.tasks, r.recall, r.recall_at_1, r.mrr, r.against, r.change, r.low, r.high, r.worse
+    FROM recall_results AS r
+    WHERE r.line = l.line AND r.generation <= h.current_generation AND r.digest = gate.digest AND r.k = gate.k
+    ORDER BY r.generation DESC
+    LIMIT 1
+) AS answered ON true
+LEFT JOIN backup_turns AS turn ON turn.line = l.line
 WHERE l.line = ANY(:lines::text[]);
 
 -- name: branch_status(lines, branch_ids, lineage)

@@ -96,10 +96,30 @@ WHERE ctid = ANY(ARRAY(SELECT ctid FROM publications WHERE line = :line LIMIT :l
 DELETE FROM reviews
 WHERE ctid = ANY(ARRAY(SELECT ctid FROM reviews WHERE line = :line LIMIT :limit));
 
+-- name: delete_merges(line, limit)!
+-- Delete up to so many rows of a line: what was to be made of candidates.
+DELETE FROM merges
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM merges WHERE line = :line LIMIT :limit));
+
+-- name: delete_drafts(line, limit)!
+-- Delete up to so many rows of a line: texts that were written for that.
+DELETE FROM drafts
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM drafts WHERE line = :line LIMIT :limit));
+
 -- name: delete_transitions(line, limit)!
 -- Delete up to so many rows of a line: what happened to jobs.
 DELETE FROM transitions
 WHERE ctid = ANY(ARRAY(SELECT ctid FROM transitions WHERE line = :line LIMIT :limit));
+
+-- name: delete_proposals(line, limit)!
+-- Delete up to so many rows of a line: what models were asked.
+DELETE FROM proposals
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM proposals WHERE line = :line LIMIT :limit));
+
+-- name: delete_likenesses(line, limit)!
+-- Delete up to so many rows of a line: which candidates are alike.
+DELETE FROM likenesses
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM likenesses WHERE line = :line LIMIT :limit));
 
 -- name: delete_candidates(line, limit)!
 -- Delete up to so many rows of a line: candidates.
@@ -236,6 +256,11 @@ WHERE ctid = ANY(ARRAY(SELECT ctid FROM released_hashes WHERE line = :line LIMIT
 DELETE FROM import_base
 WHERE ctid = ANY(ARRAY(SELECT ctid FROM import_base WHERE line = :line LIMIT :limit));
 
+-- name: delete_search_vectors(line, limit)!
+-- Delete up to so many rows of a line: the vectors beside its index.
+DELETE FROM search_vectors
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM search_vectors WHERE line = :line LIMIT :limit));
+
 -- name: delete_search_segments(line, limit)!
 -- Delete up to so many rows of a line: the segments of its index.
 DELETE FROM search_segments
@@ -261,6 +286,21 @@ WHERE ctid = ANY(ARRAY(SELECT ctid FROM search_progress WHERE line = :line LIMIT
 DELETE FROM quality_counts
 WHERE ctid = ANY(ARRAY(SELECT ctid FROM quality_counts WHERE line = :line LIMIT :limit));
 
+-- name: delete_recall_gates(line, limit)!
+-- Delete up to so many rows of a line: what it asks of its recall.
+DELETE FROM recall_gates
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM recall_gates WHERE line = :line LIMIT :limit));
+
+-- name: delete_recall_results(line, limit)!
+-- Delete up to so many rows of a line: what its generations answer.
+DELETE FROM recall_results
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM recall_results WHERE line = :line LIMIT :limit));
+
+-- name: delete_recall_holds(line, limit)!
+-- Delete up to so many rows of a line: what was held for its recall.
+DELETE FROM recall_holds
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM recall_holds WHERE line = :line LIMIT :limit));
+
 -- name: delete_quality_progress(line, limit)!
 -- Delete up to so many rows of a line: how far it is counted.
 DELETE FROM quality_progress
@@ -280,3 +320,13 @@ WHERE ctid = ANY(ARRAY(SELECT ctid FROM derivation_progress WHERE line = :line L
 -- Delete up to so many rows of a line: what was to be withdrawn of it.
 DELETE FROM retractions
 WHERE ctid = ANY(ARRAY(SELECT ctid FROM retractions WHERE line = :line LIMIT :limit));
+
+-- name: delete_backups(line, limit)!
+-- Delete up to so many rows of a line: what is recorded of its backups.
+DELETE FROM backups
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM backups WHERE line = :line LIMIT :limit));
+
+-- name: delete_backup_turns(line, limit)!
+-- Delete up to so many rows of a line: when its next backup is due.
+DELETE FROM backup_turns
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM backup_turns WHERE line = :line LIMIT :limit));

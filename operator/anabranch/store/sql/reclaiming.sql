@@ -56,12 +56,12 @@ WITH gone AS (
     WHERE ctid = ANY(ARRAY(
         SELECT c.ctid FROM candidates AS c WHERE c.line = :line AND c.job_id = ANY(:job_ids::text[]) LIMIT :limit
     ))
-    RETURNING line, origin_job, ordinal, op, key, scope, content_hash
+    RETURNING line, origin_job, ordinal, op, key, scope, content_hash, origin
 ), said AS (
     INSERT INTO import_base AS b (line, key, scope, content_hash, revision, removed, said_at)
     SELECT DISTINCT ON (g.key) g.line, g.key, g.scope, g.content_hash, 0, g.op = 'tombstone', j.created_at
     FROM gone AS g
-    JOIN jobs AS j ON j.line = :line AND j.job_id = g.origin_job AND j.origin = 'Import'
+    JOIN jobs AS j ON j.line = :line AND j.job_id = g.origin_job AND j.origin = 'Import' AND g.origin = 'finding'
     ORDER BY g.key, j.created_at DESC, g.ordinal DESC
     ON CONFLICT (line, key) DO UPDATE
     SET scope = excluded.scope, content_hash = excluded.content_hash, revision = 0, removed = excluded.removed,
@@ -79,6 +79,34 @@ SELECT count(*) FROM gone;
 DELETE FROM reviews
 WHERE ctid = ANY(ARRAY(
     SELECT r.ctid FROM reviews AS r WHERE r.line = :line AND r.job_id = ANY(:job_ids::text[]) LIMIT :limit
+));
+
+-- name: drop_proposals(line, job_ids, limit)!
+-- Remove what models were asked about the candidates of jobs.
+DELETE FROM proposals
+WHERE ctid = ANY(ARRAY(
+    SELECT p.ctid FROM proposals AS p WHERE p.line = :line AND p.job_id = ANY(:job_ids::text[]) LIMIT :limit
+));
+
+-- name: drop_merges(line, job_ids, limit)!
+-- Remove what was proposed to make of candidates of jobs.
+DELETE FROM merges
+WHERE ctid = ANY(ARRAY(
+    SELECT m.ctid FROM merges AS m WHERE m.line = :line AND m.job_id = ANY(:job_ids::text[]) LIMIT :limit
+));
+
+-- name: drop_drafts(line, job_ids, limit)!
+-- Remove texts that were written for jobs.
+DELETE FROM drafts
+WHERE ctid = ANY(ARRAY(
+    SELECT d.ctid FROM drafts AS d WHERE d.line = :line AND d.job_id = ANY(:job_ids::text[]) LIMIT :limit
+));
+
+-- name: drop_holds(line, job_ids, limit)!
+-- Remove what jobs were held for.
+DELETE FROM recall_holds
+WHERE ctid = ANY(ARRAY(
+    SELECT d.ctid FROM recall_holds AS d WHERE d.line = :line AND d.job_id = ANY(:job_ids::text[]) LIMIT :limit
 ));
 
 -- name: drop_evidence(line, branch_id, limit)!

@@ -1,7 +1,7 @@
--- name: append(line, job_id, candidate_id, reviewer, content_hash, base_revision, action, reason, via)*!
+-- name: append(line, job_id, candidate_id, reviewer, content_hash, base_revision, action, reason, hold, via)*!
 -- Note decisions.
-INSERT INTO reviews (line, job_id, candidate_id, reviewer, content_hash, base_revision, action, reason, via)
-VALUES (:line, :job_id, :candidate_id, :reviewer, :content_hash, :base_revision, :action, :reason, :via);
+INSERT INTO reviews (line, job_id, candidate_id, reviewer, content_hash, base_revision, action, reason, hold, via)
+VALUES (:line, :job_id, :candidate_id, :reviewer, :content_hash, :base_revision, :action, :reason, :hold, :via);
 
 -- name: standing(line, job_id)
 -- The latest decision of each reviewer on each candidate, by each way, unless it was withdrawn; newest last.
@@ -30,7 +30,7 @@ SELECT count(*) FROM reviews WHERE line = :line AND job_id = ANY(:job_ids::text[
 
 -- name: follow(line, from_job, to_job, candidate_ids)$
 -- Note again for a job what was said by HTTP of candidates that it takes over, and count that. What a resource says stands
--- with that resource's job.
+-- with that resource's job. Holds are of a job, so none is named.
 WITH noted AS (
     INSERT INTO reviews (line, job_id, candidate_id, reviewer, content_hash, base_revision, action, reason, via, at)
     SELECT line, :to_job, candidate_id, reviewer, content_hash, base_revision, action, reason, via, at

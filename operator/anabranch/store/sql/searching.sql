@@ -69,9 +69,9 @@ WHERE kept.size - kept.own <= :bytes;
 -- From here on in this transaction, join by hashing what is not joined row by row in any case (see `rank`).
 SELECT set_config('enable_nestloop', 'off', true), set_config('enable_mergejoin', 'off', true);
 
--- name: rank(line, generation, scopes, branch_id, words, weights, costs, champions, deep, most, large, limit)
+-- name: rank(line, generation, scopes, branch_id, words, weights, costs, champions, deep, most, large, limit, without)
 -- The records that a generation shows and that score highest for some words (BM25), the best first; those that a branch
--- has a private record of are left out.
+-- has a private record of, and those of some keys, are left out.
 --
 -- Candidates are the documents that the entries of the words list. Frequent words list only their champions, which are
 -- taken where the others have too few; their counts are looked up for each candidate that could still come among the
@@ -118,7 +118,7 @@ WITH posting AS MATERIALIZED (
     LEFT JOIN posting AS p ON p.segment = c.segment AND p.dense IS NOT NULL
     GROUP BY c.segment, c.document, c.score
 ), best AS (
-    SELECT s.score, v.*
+    SELECT s.score, s.segment, s.document, v.*
     FROM (SELECT * FROM scored ORDER BY score DESC, segment DESC, document OFFSET 0) AS s
     CROSS JOIN LATERAL (
         SELECT d.key, d.from_generation FROM search_documents AS d
@@ -134,9 +134,10 @@ WITH posting AS MATERIALIZED (
     WHERE (SELECT o.revision FROM private_records AS o
            WHERE o.line = :line AND o.branch_id = :branch_id AND o.key = d.key AND o.body IS NOT NULL
              AND (o.expires_at IS NULL OR o.expires_at > now())) IS NULL
+      AND d.key <> ALL(:without::text[])
     LIMIT :limit
 )
-SELECT b.key, b.revision, b.scope, b.content_hash, b.score,
+SELECT b.key, b.revision, b.scope, b.content_hash, b.score, b.segment, b.document,
        (SELECT CASE WHEN octet_length(c.body) <= :large THEN c.body END FROM contents AS c
         WHERE c.line = :line AND c.content_hash = b.content_hash) AS body,
        (SELECT f.body FROM facts AS f WHERE f.line = :line AND f.fact_hash = b.fact_hash) AS fact_body

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from anabranch.model.answers import QualityCounts, QualityPoint
     from anabranch.model.objects import AgentPresence, BaselineManifest, BranchManifest
+    from anabranch.model.quality import Quality, QualityCounts, QualityPoint, QualityRecall
     from anabranch.web.visit import Visit
 
 GENERATIONS: Final = 40
@@ -87,6 +87,21 @@ class Curve:
     points: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recall:
+    """How recall went over generations that were asked the same.
+
+    Attributes:
+        newest: Of the newest one.
+        rows: Of all, newest first.
+        points: As of `Curve`, to a scale from 0 to 1; generations that were not asked leave their room.
+    """
+
+    newest: QualityRecall
+    rows: Sequence[QualityRecall]
+    points: str
+
+
 async def index(visit: Visit) -> Response:
     """All Baselines that the visitor may see."""
     namespaces = await visit.desk.namespaces()
@@ -101,14 +116,16 @@ async def history(visit: Visit) -> Response:
     page = await visit.client.get(
         ManifestPage, path(namespace, "baselines", name, "manifests"), query={"limit": GENERATIONS, "cursor": cursor}
     )
-    known = await _runs(visit, namespace, name)
+    known = await runs(visit, namespace, name)
+    quality = await _quality(visit, namespace, name) if cursor is None else None
     bends = river(page.items, known, whole=page.next_cursor is None)
     drawn = {run.branch.branch_id for bend in bends for run in bend.forks if run.branch}
     return visit.show(
         "history.html",
         baseline=baseline,
         bends=bends,
-        curves=await _curves(visit, namespace, name) if cursor is None else [],
+        curves=curves([quality.total, *quality.history]) if quality is not None and quality.total is not None else [],
+        recall=recall_curve(quality.recall) if quality is not None else None,
         others=[] if cursor else [run for key, run in known.items() if key not in drawn and run.live],
         cursor=page.next_cursor,
         first=cursor is None,
@@ -173,15 +190,30 @@ def curves(points: Sequence[QualityPoint | QualityCounts]) -> list[Curve]:
     ]
 
 
-async def _curves(visit: Visit, namespace: str, name: str) -> list[Curve]:
+def recall_curve(answered: Sequence[QualityRecall]) -> Recall | None:
+    """What generations answer of the questions that the newest of them was asked; None: none was asked.
+
+    Args:
+        answered: Newest first.
+    """
+    if not answered:
+        return None
+    newest = answered[0]
+    alike = [one for one in answered if (one.questions, one.k) == (newest.questions, newest.k)]
+    first, last = alike[-1].generation, newest.generation
+    width = 100 / max(last - first, 1)
+    places = [(width * (one.generation - first), 29 - 28 * one.recall) for one in reversed(alike)]
+    return Recall(newest=newest, rows=alike, points=" ".join(f"{across:.1f},{down:.1f}" for across, down in places))
+
+
+async def _quality(visit: Visit, namespace: str, name: str) -> Quality | None:
     try:
-        quality = await visit.client.quality(namespace, name, history=GENERATIONS)
+        return await visit.client.quality(namespace, name, history=GENERATIONS)
     except (NotFoundError, ForbiddenError):
-        return []
-    return curves([quality.total, *quality.history]) if quality.total is not None else []
+        return None
 
 
-async def _runs(visit: Visit, namespace: str, name: str) -> dict[str, Run]:
+async def runs(visit: Visit, namespace: str, name: str) -> dict[str, Run]:
     """The runs of a Baseline by branch id: their branches in namespaces that the visitor looks at, and its peers."""
 
     async def of(place: str) -> list[BranchManifest]:

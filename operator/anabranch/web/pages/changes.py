@@ -11,19 +11,23 @@ from anabranch.domain.wording import as_yaml
 from anabranch.model.answers import DiffPage
 from anabranch.model.errors import ForbiddenError, NotFoundError
 from anabranch.web import reading
+from anabranch.web.pages import baselines
 from anabranch.web.shown import ABSENT, Member, members
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from starlette.responses import Response
 
     from anabranch.model.answers import DiffEntry
-    from anabranch.model.objects import RecordDescriptor
+    from anabranch.model.objects import BranchManifest, ConsolidationJob, JobState, RecordDescriptor
+    from anabranch.web.pages.baselines import Run
     from anabranch.web.visit import Visit
 
 KEYS: Final = 25
 """Shown in full on one page."""
+
+_UNFINISHED: Final[tuple[JobState, ...]] = ("received", "importing", "validating", "awaiting_review", "publishing")
 
 _VERSION: Final = "anabranch.dev/v1alpha1"
 
@@ -79,6 +83,7 @@ async def rollback(visit: Visit) -> Response:
     found: list[Difference] = []
     if current not in {0, target.generation}:
         page, found = await _differences(visit, namespace, name, str(current), str(target.generation))
+    runs = await baselines.runs(visit, namespace, name)
     stamp = f"{datetime.now(UTC):%Y%m%d-%H%M}"
     return visit.show(
         "rollback.html",
@@ -87,11 +92,31 @@ async def rollback(visit: Visit) -> Response:
         current=current,
         differences=found,
         more=page is not None and page.next_cursor is not None,
+        withdrawn=withdrawn(runs.values(), target.generation),
+        held=await _held(visit, namespace, name),
         pin=_manifest(namespace, name, {"pin": {"generation": target.generation}}),
         restore=_manifest(
             namespace, name, {"restore": {"generation": target.generation, "id": f"g{target.generation}-{stamp}"}}
         ),
     )
+
+
+def withdrawn(runs: Iterable[Run], target: int) -> list[BranchManifest]:
+    """The branches that forked from a generation which a way back withdraws, the newest parents first."""
+    found = [run.branch for run in runs if run.branch is not None and run.branch.parent.generation > target]
+    return sorted(found, key=lambda branch: -branch.parent.generation)
+
+
+async def _held(visit: Visit, namespace: str, name: str) -> list[ConsolidationJob] | None:
+    """The jobs that a pin holds until it goes; None: the visitor may not know."""
+
+    async def of(state: JobState) -> list[ConsolidationJob]:
+        return [job async for job in visit.client.jobs(namespace, state=state, baseline=name) if not job.failed]
+
+    try:
+        return [job for jobs in await reading.gathered(map(of, _UNFINISHED)) for job in jobs]
+    except ForbiddenError:
+        return None
 
 
 async def _differences(

@@ -14,6 +14,7 @@ from anabranch.model.requests import DecisionRequest
 from anabranch.web import reading
 from anabranch.web.desk import Voice
 from anabranch.web.guard import form
+from anabranch.web.heard import ReasonMissingError
 from anabranch.web.pages import jobs
 
 if TYPE_CHECKING:
@@ -22,12 +23,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from anabranch.web.visit import Visit
-
-
-class ReasonMissingError(InvalidInputError):
-    """A rejection without a reason."""
-
-    code = "ReasonMissing"
 
 
 async def decide(visit: Visit) -> Response:
@@ -54,12 +49,15 @@ def _decision(fields: Mapping[str, str]) -> DecisionRequest:
     if fields.get("action") == "reject" and not reason:
         raise ReasonMissingError("A rejection needs a reason: the agent gets to read it.", hint="Say why, in a line.")
     try:
-        return DecisionRequest(
-            candidate_id=fields.get("candidate", ""),
-            content_hash=fields.get("content", ""),
-            base_revision=fields.get("revision", ""),
-            action=fields.get("action", ""),
-            reason=reason,
+        return DecisionRequest.model_validate_strings(
+            {
+                "candidate_id": fields.get("candidate", ""),
+                "content_hash": fields.get("content", ""),
+                "base_revision": fields.get("revision", ""),
+                "action": fields.get("action", ""),
+                "reason": reason,
+                **({"hold": fields["hold"]} if "hold" in fields else {}),
+            }
         )
     except ValidationError as error:
         raise InvalidInputError(told(misfits(error.errors())), hint="Nothing was decided.") from None

@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from anabranch.model.errors import NotFoundError, ReclaimedError
 from anabranch.web import reading
-from anabranch.web.rendering import latest
+from anabranch.web.pages import likeness
+from anabranch.web.pages.merges import partners
 from anabranch.web.shown import ABSENT, Member, members
+from anabranch.web.voices import latest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from starlette.responses import Response
 
-    from anabranch.model.answers import ReviewEntry
     from anabranch.model.errors import AnabranchError
+    from anabranch.model.merging import Merge
     from anabranch.model.objects import ConsolidationJob, KnowledgeCandidate
+    from anabranch.model.reviewing import ReviewEntry
     from anabranch.web.visit import Visit
 
 _PROOF: Final = 4_096
@@ -28,7 +31,7 @@ _PROOF: Final = 4_096
 _PROOFS: Final = 4
 """Sources of a candidate whose content it shows."""
 
-_DONE: Final = frozenset({"accept", "reject"})
+_DONE: Final = frozenset({"accept", "reject", "merge"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +80,9 @@ class Case:
         return _revision(self.candidate)
 
     def counts(self, voice: ReviewEntry) -> bool:
-        """Whether a decision was made on what stands here, and so counts."""
+        """Whether a decision was made on what stands here and on what is known of it, and so counts."""
         seen = (voice.content_hash, voice.base_revision)
-        return seen == (self.candidate.content_hash, self.base_revision)
+        return seen == (self.candidate.content_hash, self.base_revision) and not voice.before_hold
 
 
 async def show(visit: Visit) -> Response:
@@ -112,7 +115,9 @@ async def answer(  # noqa: PLR0913  (what a form that was refused leaves to show
     case = _case(found, chosen, entries, visit.desk.person)
     if case is not None:
         case = replace(case, proofs=await _proofs(visit, job, case.candidate))
+    merges = [] if gone or case is None else await _merges(visit, job, case.candidate)
     states = [(each.candidate_id, each.state, each.content_hash, _revision(each)) for each in found]
+    written = [(each.candidate_id, each.state) for each in merges]
     said = [(entry.ordinal, entry.action) for entry in entries]
     return visit.show(
         "job.html",
@@ -125,7 +130,10 @@ async def answer(  # noqa: PLR0913  (what a form that was refused leaves to show
         case=case,
         **_around(found, case),
         may_decide=await visit.desk.may_decide(namespace),
-        version=_digest([job.state, job.failed, states, said]),
+        merges=merges,
+        partners=[] if case is None else partners(found, case.candidate),
+        version=_digest([job.state, job.failed, states, said, written]),
+        together=await likeness.together(visit, job, case.candidate, found) if case is not None else None,
         done=done if done in _DONE else "",
         error=error,
         reason=reason,
@@ -139,6 +147,12 @@ async def _read(visit: Visit, job: ConsolidationJob) -> tuple[list[KnowledgeCand
         return found, await visit.client.reviews(job.namespace, job.name), False
     except ReclaimedError:
         return [], [], True
+
+
+async def _merges(visit: Visit, job: ConsolidationJob, candidate: KnowledgeCandidate) -> list[Merge]:
+    """What was proposed to make of a candidate and is none yet, or never will be."""
+    found = await visit.client.merges(job.namespace, job.name)
+    return [each for each in found if each.key == candidate.key and each.state != "made"]
 
 
 async def _proofs(visit: Visit, job: ConsolidationJob, candidate: KnowledgeCandidate) -> dict[str, Proof]:
