@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span as LibrarySpan
     from opentelemetry.trace import SpanContext
 
+    from anabranch.telemetry.sending import Sender
     from anabranch.telemetry.spans import Kind, Value
 
 _PARTING_SECONDS: Final = 3.0
@@ -190,7 +191,7 @@ async def exported(service: str, environment: Mapping[str, str] = os.environ) ->
     if settings is None:
         yield
         return
-    recorder = _recorder(settings, service)
+    recorder, sender = _recorder(settings, service)
     try:
         with tracing.recorded_by(recorder):
             yield
@@ -199,9 +200,11 @@ async def exported(service: str, environment: Mapping[str, str] = os.environ) ->
         parting = threading.Thread(target=recorder.close, name="spans", daemon=True)
         parting.start()
         await asyncio.to_thread(parting.join, _PARTING_SECONDS)
+        if parting.is_alive():
+            sender.abandon()
 
 
-def _recorder(settings: Settings, service: str) -> Recorder:
+def _recorder(settings: Settings, service: str) -> tuple[Recorder, Sender]:
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
 
@@ -223,7 +226,7 @@ def _recorder(settings: Settings, service: str) -> Recorder:
         raise InvalidInputError(
             f"The OTEL_BSP_… variables do not fit together: {error}", hint="A batch is no larger than the queue."
         ) from error
-    return Recorder(settings, [sender], resource=named)
+    return Recorder(settings, [sender], resource=named), sender
 
 
 def _library(context: TraceContext) -> SpanContext:

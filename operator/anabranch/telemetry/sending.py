@@ -36,7 +36,8 @@ class Sender(BatchSpanProcessor):
 
     def __init__(self, exporter: SpanExporter, *, queue: int, batch: int | None = None) -> None:
         self._room = threading.Semaphore(queue)
-        super().__init__(_Counted(exporter, self._room), max_queue_size=queue, max_export_batch_size=batch)
+        self._counted = _Counted(exporter, self._room)
+        super().__init__(self._counted, max_queue_size=queue, max_export_batch_size=batch)
 
     def on_end(self, span: ReadableSpan) -> None:
         """Take a span, if there is room."""
@@ -47,6 +48,10 @@ class Sender(BatchSpanProcessor):
         else:
             _LOST.inc()
 
+    def abandon(self) -> None:
+        """Send nothing more, and try nothing again; a request that waits for its answer still has its own patience."""
+        self._counted.shutdown()
+
 
 class _Counted(SpanExporter):
     """Counts what became of the spans that it was given."""
@@ -54,6 +59,7 @@ class _Counted(SpanExporter):
     def __init__(self, exporter: SpanExporter, room: threading.Semaphore) -> None:
         self._exporter = exporter
         self._room = room
+        self._ended = threading.Lock()  # taken by who ends the exporter, and never given back
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         self._room.release(len(spans))
@@ -65,4 +71,5 @@ class _Counted(SpanExporter):
         return result
 
     def shutdown(self) -> None:
-        self._exporter.shutdown()
+        if self._ended.acquire(blocking=False):
+            self._exporter.shutdown()
