@@ -42,6 +42,7 @@ ROWS = (
     "finding",
     "following",
     "acknowledgement",
+    "tracing",
     "bulk",
     "uploading",
     "jobs",

@@ -18,14 +18,17 @@ from benchmarks import load, serving
 from benchmarks.measure import Row, interleaved
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from benchmarks.load import Result
     from benchmarks.serving import Agent
-    from benchmarks.stage import Stage
+    from benchmarks.stage import Line, Stage
 
 NAME = "acknowledgement"
 CLIENTS = 32
 FINDINGS = 3
 WARM = 20
+PATH = f"/v1/namespaces/{serving.NAMESPACE}"
 
 
 async def run(stage: Stage, *, quick: bool) -> list[Row]:
@@ -38,17 +41,10 @@ async def run(stage: Stage, *, quick: bool) -> list[Row]:
         bare = await servers.bare(await stage.database_dsn())
 
         async def measured(side: str, port: int, path: str) -> float:
-            made = await serving.forked(line.db, line.line, servers.agents)
-            requests = [
-                [put(agent, path, branch.branch_id, sequence) for sequence in range(1, batches + WARM + 1)]
-                for agent, branch in zip(servers.agents, made, strict=True)
-            ]
-            results[side].append(await load.send(stage.folder / NAME, port=port, connections=requests, warm=WARM))
+            results[side].append(await acknowledged(stage, line, servers.agents, port=port, path=path, batches=batches))
             return results[side][-1].rate
 
-        compared = await interleaved(
-            lambda: measured("ours", api, f"/v1/namespaces/{serving.NAMESPACE}"), lambda: measured("peer", bare, "")
-        )
+        compared = await interleaved(lambda: measured("ours", api, PATH), lambda: measured("peer", bare, ""))
     tails = sorted(ours.p99 / peer.p99 for ours, peer in zip(results["ours"], results["peer"], strict=True))
     tail = tails[len(tails) // 2]
     return [
@@ -71,6 +67,18 @@ async def run(stage: Stage, *, quick: bool) -> list[Row]:
             },
         )
     ]
+
+
+async def acknowledged(
+    stage: Stage, line: Line, agents: Sequence[Agent], *, port: int, path: str, batches: int
+) -> Result:
+    """Have each agent send so many batches into a new branch of its own, one after the other."""
+    made = await serving.forked(line.db, line.line, agents)
+    requests = [
+        [put(agent, path, branch.branch_id, sequence) for sequence in range(1, batches + WARM + 1)]
+        for agent, branch in zip(agents, made, strict=True)
+    ]
+    return await load.send(stage.folder / NAME, port=port, connections=requests, warm=WARM)
 
 
 def put(agent: Agent, path: str, branch_id: str, sequence: int, *, findings: int = FINDINGS) -> bytes:

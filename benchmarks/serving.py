@@ -72,25 +72,32 @@ class Servers:
         cluster: Whose API server knows the agents.
         folder: Where they keep everything.
         agents: Who may call.
+        started: By name.
     """
 
     cluster: Cluster
     folder: Path
     agents: Sequence[Agent]
+    started: set[str] = field(default_factory=set)
 
-    async def api(self, dsn: str) -> int:
-        """Start the API before a database; its port."""
+    async def api(self, dsn: str, name: str = "api", **more: str) -> int:
+        """Start the API before a database, with more in its environment; its port."""
         account = accounts.Account(namespace=DEFAULT_NAMESPACE, name=API_ACCOUNT, folder=self.folder)
         environment = {
             "ANABRANCH_API_DSN": dsn,
             "ANABRANCH_CURSOR_KEYS": "a key for the cursors of benchmarks",
             "KUBECONFIG": str(account.kubeconfig),
+            **more,
         }
-        return await self._serve("api", ["anabranch.cli.main", "api", "--port={port}"], environment)
+        return await self._serve(name, ["anabranch.cli.main", "api", "--port={port}"], environment)
 
     async def bare(self, dsn: str) -> int:
         """Start the floor of the stack on a database; its port."""
         return await self._serve("bare", ["benchmarks.bare", "{port}"], {DSN: dsn})
+
+    async def collector(self) -> int:
+        """Start what takes spans and keeps none; its port."""
+        return await self._serve("collector", ["benchmarks.collector", "{port}"], {})
 
     async def _serve(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> int:
         processes, file = Processes(self.folder), self.folder / f"{name}-ports.json"
@@ -104,6 +111,7 @@ class Servers:
             processes.wait(name, lambda: answers(f"http://127.0.0.1:{ports[name]}/readyz"), name)
 
         processes.stop(name)
+        self.started.add(name)
         await asyncio.to_thread(start_on, file, (name,), start, undo=lambda: processes.stop(name))
         return int(json.loads(file.read_text())[name])
 
@@ -114,12 +122,13 @@ async def opened(stage: Stage, *, agents: int) -> AsyncIterator[Servers]:
     folder = stage.folder / "serving"
     folder.mkdir(exist_ok=True)
     cluster = await asyncio.to_thread(choose.cluster, folder / "cluster")
+    started: set[str] = set()
     try:
         names = [f"agent-{number}" for number in range(agents)]
         await asyncio.to_thread(_set_up, cluster, folder, names)
-        yield Servers(cluster, folder, await _minted(cluster, names))
+        yield Servers(cluster, folder, await _minted(cluster, names), started)
     finally:
-        for name in ("api", "bare"):
+        for name in started:
             Processes(folder).stop(name)
         if cluster.kind == "given":
             installation.delete_namespaces(cluster, owner=OWNER, but=DEFAULT_NAMESPACE)
