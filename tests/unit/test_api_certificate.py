@@ -131,7 +131,7 @@ async def test_the_api_serves_by_it_and_follows_it(tmp_path, monkeypatch):
 
         assert await name() == "first"
         write(tmp_path, "second")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while await name() != "second":  # noqa: ASYNC110  (the files are looked at now and then)
                 await asyncio.sleep(0.01)
         server.should_exit = True

@@ -77,7 +77,7 @@ async def test_a_stream_ends_whose_client_acknowledges_nothing(served):
     writer.write(b"GET /stream HTTP/1.1\r\nHost: x\r\n\r\n")
     assert b": here" in await reader.readuntil(b": here")
     deafen(writer)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await source.closed.wait()
     writer.transport.abort()
 
@@ -88,7 +88,7 @@ async def test_an_idle_connection_ends_whose_client_does_not_answer_probes(serve
     writer.write(b"GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n")
     await reader.readuntil(b"Not Found")
     deafen(writer)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await connections[0].lost.wait()
     writer.transport.abort()
 
@@ -102,7 +102,7 @@ async def test_the_next_request_of_a_connection_may_rest_again(served):
     assert bound() == 1_000
     source.end(None)
     await reader.readuntil(b"\r\n0\r\n\r\n")
-    await asyncio.wait_for(source.closed.wait(), 5)
+    await asyncio.wait_for(source.closed.wait(), 60)
     assert bound() == 0
     writer.close()
 
@@ -114,7 +114,7 @@ async def test_a_stream_whose_client_has_hung_up_ends_without_a_word(served, cap
     writer.write(b"GET /stream HTTP/1.1\r\nHost: x\r\n\r\n")
     await reader.readuntil(b": here")
     writer.transport.abort()
-    await asyncio.wait_for(connections[0].lost.wait(), 5)
+    await asyncio.wait_for(connections[0].lost.wait(), 60)
     source.end(None)
-    await asyncio.wait_for(source.closed.wait(), 5)
+    await asyncio.wait_for(source.closed.wait(), 60)
     assert "Exception in ASGI application" not in caplog.text

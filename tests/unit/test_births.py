@@ -125,7 +125,7 @@ async def test_a_failure_is_not_tried_again_at_once(cluster, births):
 async def test_one_failure_holds_up_no_other_job(cluster, births):
     await cluster.create(None, {"metadata": {"name": "scout-1"}, "spec": {"origin": "Import"}}, namespace="team")
     cluster.unborn = [unborn(), unborn(job_id="job_2", name="scout-2", from_sequence=2, through_sequence=3)]
-    await asyncio.wait_for(births.look(), 5)
+    await asyncio.wait_for(births.look(), 30)
     assert cluster.tied == [("job_2", "uid-scout-2")]
 
 

@@ -143,7 +143,7 @@ async def test_after_every_break_it_goes_on_behind_the_last_event_that_was_whole
 
 
 async def test_a_stream_that_falls_silent_is_opened_again(feed, client, monkeypatch):
-    monkeypatch.setattr(streams, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(streams, "IDLE_SECONDS", 1.0)
     feed.answers = [[told(1), HANG], [told(2)]]
     assert await first(client, 2) == [1, 2]
 

@@ -40,7 +40,7 @@ def has_ended(pid):
         return True
 
 
-def wait_until(condition, seconds=10.0):
+def wait_until(condition, seconds=60.0):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
@@ -125,7 +125,7 @@ def test_all_processes_below_a_folder_are_stopped_the_youngest_first(tmp_path):
     for name in ("first", "second"):
         nested = Processes(tmp_path / name)
         script = f"trap 'echo {name} >> {order}; exit' TERM; echo ready; while :; do sleep 0.05; done"
-        nested.start("part", shell(script, grace=5))
+        nested.start("part", shell(script, grace=30))
         wait_until(lambda nested=nested: "ready" in nested.tail("part"))
     stop_all(tmp_path)
     assert order.read_text().split() == ["second", "first"]
@@ -172,7 +172,6 @@ def test_no_process_and_no_folder_outlives_an_owner_that_is_ended(number):
         [sys.executable, "-c", OWNER],
         env=children.environment(),
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
         text=True,
         start_new_session=True,
     )
@@ -215,7 +214,7 @@ def test_who_is_killed_before_a_process_is_written_down_leaves_none(tmp_path):
     command = [sys.executable, "-c", KILLED_BEFORE_IT_WRITES_DOWN, str(tmp_path)]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     pid = int(subprocess.run(command, check=False, capture_output=True, text=True, env=env).stdout)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not has_ended(pid):
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -81,7 +81,7 @@ async def test_a_collector_that_is_silent_or_away_delays_nothing(environment, si
                 with tracing.begun("work"):
                     await asyncio.sleep(0)
                 longest = max(longest, time.perf_counter() - before)
-        assert longest < allowed(0.5)
+        assert longest < allowed(1.0), "waiting for the silent one takes 1.5 s"
         assert time.perf_counter() - began < allowed(exporting._PARTING_SECONDS + 2)
     assert tracing._recorder is None
 

@@ -293,7 +293,7 @@ async def test_a_defect_in_one_look_does_not_end_the_projector(store, shown, mon
 
     monkeypatch.setattr(shown, "look", look)
     running = asyncio.create_task(shown.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(looked) < 3:  # noqa: ASYNC110  (what is waited for has no event)
             await asyncio.sleep(0.01)
     running.cancel()

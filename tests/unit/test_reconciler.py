@@ -86,7 +86,7 @@ async def reconciler(cluster):
 
 
 async def until(condition):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110  (what is waited for has no event)
             await asyncio.sleep(0.005)
 

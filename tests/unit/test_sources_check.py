@@ -51,7 +51,7 @@ async def test_what_the_system_keeps_does_not_wait_behind_slow_pages():
     jobs = [await slow.begin(*pages(f"host-{number}", 50), line=f"line-{number}") for number in range(20)]
     assert slow.running.total() == OUTSIDE_PARALLEL
 
-    found = await asyncio.wait_for(slow.checker.check(citing(), [EVIDENCE]), 1)
+    found = await asyncio.wait_for(slow.checker.check(citing(), [EVIDENCE]), 30)
 
     assert found == {EVIDENCE: Found(verified=True)}
     slow.let.set()
