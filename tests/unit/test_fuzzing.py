@@ -1,7 +1,7 @@
 """Every parser at the edge, fed with what nobody thought of: it gives a value or refuses in words, and nothing else.
 
 Each takes bytes or text as an attacker may send them: any, and good ones of its kind with a few bytes altered, which
-get past the first checks. ANABRANCH_FUZZ_EXAMPLES says how many, by chance then; without it they are always the same.
+get past the first checks.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import base64
 import contextlib
 import io
 import json
-import os
-from typing import TYPE_CHECKING
+import tracemalloc
 
 import zstandard
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.requests import Request
+from tests.unit.fuzz import EXAMPLES, JSONS, altered, fuzzed, inputs, refused, texts
 from tests.unit.test_archive_refusals import HEADER, LINES, packed
 
 from anabranch.api import bodies, framing
@@ -30,64 +30,12 @@ from anabranch.feed.cursor import Position, seal, unseal
 from anabranch.identity.tokens import issuer_of, objection
 from anabranch.kv import values
 from anabranch.model.canonical import canonical_bytes, parse_canonical, parse_json
-from anabranch.model.errors import AnabranchError, InvalidInputError
+from anabranch.model.errors import InvalidInputError
 from anabranch.model.locators import parse_locator
 from anabranch.model.objects import batch_hash
 from anabranch.model.text import check_key, check_scope
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-EXAMPLES = os.environ.get("ANABRANCH_FUZZ_EXAMPLES")
-fuzzed = settings(
-    max_examples=int(EXAMPLES or 60),
-    derandomize=EXAMPLES is None,
-    database=None,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
 SEALER = Sealer([b"a key of the test's own"])
-
-JSONS = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda value: st.lists(value, max_size=4) | st.dictionaries(st.text(max_size=4), value, max_size=4),
-    max_leaves=12,
-)
-
-
-@st.composite
-def altered(draw, *good: bytes) -> bytes:
-    """Something good with up to four pieces exchanged, left out or doubled."""
-    data = bytearray(draw(st.sampled_from(good)))
-    for _ in range(draw(st.integers(0, 4))):
-        start = draw(st.integers(0, len(data)))
-        end = draw(st.integers(start, min(len(data), start + 8)))
-        data[start:end] = draw(st.binary(max_size=8) | st.sampled_from([b"\0", b"\xff", b"\r\n", b'"', b"[" * 70]))
-    return bytes(data)
-
-
-def inputs(*good: bytes) -> st.SearchStrategy[bytes]:
-    return st.binary(max_size=200) | altered(*good)
-
-
-def texts(*good: str) -> st.SearchStrategy[str]:
-    """As headers and queries come: decoded from whatever bytes there were."""
-    return st.text(max_size=80) | altered(*(each.encode() for each in good)).map(lambda data: data.decode("latin-1"))
-
-
-def refused(parse: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """What a parser gives; None, if it refuses in words."""
-    try:
-        return parse(*arguments, **named)
-    except AnabranchError as error:
-        told = error
-    assert told.detail
-    assert told.hint
-    assert told.status < 500
-    assert len(told.detail) < 1_000
-    return None
-
 
 UNSIGNED = {
     "branch_id": f"br_{'0' * 26}_{'0' * 26}",
@@ -202,6 +150,38 @@ def test_an_archive_is_whole_or_refused(data):
     )
     count = refused(read, archive)
     assert count in (None, len(LINES))
+
+
+def packed_again(data: bytes, layers: int, *, times: int) -> bytes:
+    """Something compressed so often, and so many frames of it."""
+    for _ in range(layers):
+        data = zstandard.ZstdCompressor().compress(data)
+    return data * times
+
+
+BROAD = {
+    "trailer": b"{" + b",".join(b'"%d":1' % number for number in range(100_000)) + b"}\n",
+    "record": b'{"key":"a","content":[' + b",".join([b"[]"] * 200_000) + b"]}\n",
+    "one line": b"a" * (24 << 20),
+    "empty lines": b"\n" * (24 << 20),
+    "deep": b"[" * (1 << 20) + b"\n",
+    "header": HEADER[:-1] + b"," + b",".join(b'"%d":1' % number for number in range(100_000)) + b"}\n",
+}
+HELD_BYTES = 48 << 20
+"""Of Python's own, when an archive that fits into some kilobytes is read: a window, a block, a line, and its values."""
+
+
+@settings(fuzzed, max_examples=int(EXAMPLES or 16))
+@given(st.sampled_from(sorted(BROAD)), st.booleans(), st.integers(1, 3), st.integers(1, 20))
+def test_an_archive_that_is_a_bomb_is_refused_and_held_nowhere(kind, headed, layers, times):
+    bomb = packed_again((HEADER + b"\n" if headed else b"") + BROAD[kind], layers, times=times)
+    tracemalloc.start()
+    try:
+        assert refused(read, bomb) is None
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < HELD_BYTES
 
 
 NAMES = st.sampled_from([*framing.ONCE, b"content-length", b"transfer-encoding", b"upgrade"]) | st.binary(max_size=12)

@@ -11,7 +11,9 @@ from typing import Annotated, Any, Final, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from anabranch.archive.errors import ArchiveFormatError
+from anabranch.model.breadth import check_breadth
 from anabranch.model.canonical import canonical_bytes
+from anabranch.model.errors import InvalidInputError
 from anabranch.model.limits import LINE_SCOPES
 from anabranch.model.misfits import misfits, told
 from anabranch.model.wire import Generation, Hash, Scope
@@ -121,7 +123,13 @@ def parse_trailer(members: Any, line: bytes) -> ArchiveTrailer:
 
 def _parse(model: type[_LineT], members: Any, line: bytes, *, name: str) -> _LineT:
     try:
+        # Before pydantic, which keeps each fault: a line of two megabytes has room for many, and compresses to little.
+        check_breadth(model, members)
         parsed = model.model_validate(members)
+    except InvalidInputError as error:
+        raise ArchiveFormatError(
+            f"The archive's {name} is ill-formed: {error.detail}", hint="Make the archive again."
+        ) from None
     except ValidationError as error:
         found = told(misfits(error.errors(include_url=False)))
         raise ArchiveFormatError(

@@ -68,5 +68,5 @@ def _heard(text: str) -> set[Voice]:
     try:
         pairs: Any = json.loads(text)
         return {Voice(str(reviewer), str(action)) for reviewer, action in pairs}
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise InvalidInputError("What came is no form of these pages.", hint="Load the page again.") from None
