@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from anabranch.model.crd.branch import BranchSpec
-from anabranch.model.crd.job import Decision
+from anabranch.model.crd.decisions import Decision
 from anabranch.model.requests import BranchRequest, DecisionRequest
 
 SEEN = {"content_hash": f"sha256:{'0' * 64}", "base_revision": "0", "action": "accept"}

@@ -42,14 +42,13 @@ from anabranch.model.crd.branch import (
     Rebase,
     SharingPolicy,
 )
+from anabranch.model.crd.decisions import Decision, Review
 from anabranch.model.crd.job import (
     BatchRange,
     BranchRef,
     ConsolidationJobSpec,
     ConsolidationJobStatus,
-    Decision,
     JobCounts,
-    Review,
 )
 from anabranch.model.crd.resource import BaselineResource, BranchResource, ConsolidationJobResource, Resource
 from anabranch.model.crd.review import AutoAccept, ProposalBudget, Proposals, ReviewPolicy
