@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from tests.unit.rows import BRANCH, JOB, LINE, T0, baseline, branch, job, waiting
 
-from anabranch.controllers import projector, verifying
+from anabranch.controllers import projector, sheets, verifying
 from anabranch.controllers.bell import Bell
 from anabranch.controllers.homes import Homes
 from anabranch.controllers.keys import Key
@@ -129,10 +129,10 @@ def store(monkeypatch):
     fake = Store()
     for name in ("dirty", "mark"):
         monkeypatch.setattr(projector.projection, name, getattr(fake, name))
-    monkeypatch.setattr(projector.projection, "baseline_status", fake.states("Baseline"))
-    monkeypatch.setattr(projector.projection, "branch_status", fake.states("Branch"))
-    monkeypatch.setattr(projector.projection, "job_status", fake.states("ConsolidationJob"))
-    monkeypatch.setattr(projector.waiting, "get", fake.waiting)
+    monkeypatch.setattr(sheets.projection, "baseline_status", fake.states("Baseline"))
+    monkeypatch.setattr(sheets.projection, "branch_status", fake.states("Branch"))
+    monkeypatch.setattr(sheets.projection, "job_status", fake.states("ConsolidationJob"))
+    monkeypatch.setattr(sheets.waiting, "get", fake.waiting)
     return fake
 
 

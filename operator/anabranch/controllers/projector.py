@@ -10,43 +10,35 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import structlog
 
+from anabranch.controllers import sheets
 from anabranch.controllers.keys import Key
 from anabranch.controllers.pacing import Pacing
-from anabranch.controllers.status import (
-    Seen,
-    baseline_status,
-    branch_status,
-    id_of,
-    job_status,
-    occurrences,
-    waiting_status,
-)
+from anabranch.controllers.status import Seen, id_of, occurrences
 from anabranch.controllers.verifying import Verifying
 from anabranch.kube.errors import ChangedObjectError, ObjectNotFoundError, ObjectRefusedError, StaleObjectError
 from anabranch.kube.events import ObjectRef
 from anabranch.kube.kinds import OWN
 from anabranch.model.errors import AnabranchError
-from anabranch.store import projection, waiting
+from anabranch.store import projection
 from anabranch.telemetry.of_operator import STATUS_WRITES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from anabranch.controllers.announcer import Announcer
     from anabranch.controllers.bell import Bell
     from anabranch.controllers.homes import Homes
     from anabranch.controllers.reconciler import Reconciler
+    from anabranch.controllers.sheets import Sheet
     from anabranch.kube.client import KubeClient
     from anabranch.kube.kinds import OwnName
     from anabranch.kube.leader import Leadership
-    from anabranch.store.database import Connection, Database
-    from anabranch.store.manifests import ManifestRow
+    from anabranch.store.database import Database
     from anabranch.store.projection import Dirty
 
 _log = structlog.get_logger(__name__)
@@ -63,23 +55,6 @@ _PARALLEL: Final = 16
 _REMEMBERED: Final = 50_000
 _MANY: Final = 16
 _ASIDE_SECONDS: Final = 1.0
-
-
-@dataclass(frozen=True)
-class _Sheet:
-    """A status to write.
-
-    Attributes:
-        status: In its JSON form.
-        version: Of the row, as it was read for this; it may be a later one than it was found by.
-        whole: Whether it replaces the one before, or only those of its members that it has.
-        manifests: With a Baseline's, its newest ones.
-    """
-
-    status: dict[str, Any]
-    version: int
-    whole: bool = True
-    manifests: Sequence[ManifestRow] = ()
 
 
 class _TheirsError(Exception):
@@ -171,16 +146,16 @@ class Projector:
             room = _AT_ONCE - len(rows)
             unverified = await self._verifying.due(conn, now=now, but={row.uid for row in found}, limit=max(room, 0))
             unverified = [row for row in unverified if not self._reconciler.is_busy(_key(row))]
-            sheets = await self._sheets(conn, [*rows, *unverified])
-        rows += [row for row in unverified if not self._is_verified(row, sheets.get(row.uid))]
+            due = await sheets.read(conn, [*rows, *unverified], seen=self._of, store=self._store)
+        rows += [row for row in unverified if not self._is_verified(row, due.get(row.uid))]
         if len(rows) > _MANY:
             self._announcer.step_aside(_ASIDE_SECONDS)
         shown = await asyncio.gather(
-            *(self._show(row, sheets[row.uid]) for row in rows if row.uid in sheets), return_exceptions=True
+            *(self._show(row, due[row.uid]) for row in rows if row.uid in due), return_exceptions=True
         )
         # A row that went away between the two reads is marked too: if it comes back, it is in another version.
         done = [row for row in shown if isinstance(row, projection.Dirty)]
-        done += [row for row in rows if row.uid not in sheets]
+        done += [row for row in rows if row.uid not in due]
         if done:
             async with self._db.connection() as conn:
                 await projection.mark(conn, done)
@@ -189,44 +164,14 @@ class Projector:
                 raise error
         return len(done)
 
-    async def _sheets(self, conn: Connection, rows: Sequence[Dirty]) -> dict[str, _Sheet]:
-        """What to write for each row, by uid."""
-        now = datetime.now(UTC).replace(microsecond=0)
-        ids: dict[OwnName, list[str]] = {kind: [] for kind in OWN}
-        sheets: dict[str, _Sheet] = {}
-        for row in rows:
-            if row.id is not None:
-                ids[row.kind].append(row.id)
-        for baseline in await projection.baseline_status(conn, lines=ids["Baseline"]) if ids["Baseline"] else ():
-            uid = baseline.line.uid
-            status = baseline_status(baseline, seen=self._of(uid), now=now)
-            sheets[uid] = _Sheet(status.whole(), baseline.line.version, manifests=baseline.history)
-        for branch in await projection.branch_status(conn, branch_ids=ids["Branch"]) if ids["Branch"] else ():
-            uid = branch.branch.uid
-            shown = branch_status(branch, seen=self._of(uid), now=now, store=self._store)
-            sheets[uid] = _Sheet(shown.whole(), branch.branch.version)
-        jobs = ids["ConsolidationJob"]
-        for job in await projection.job_status(conn, job_ids=jobs) if jobs else ():
-            if (job_uid := job.job.uid) is not None:
-                told = job_status(job, seen=self._of(job_uid), now=now, store=self._store)
-                sheets[job_uid] = _Sheet(told.whole(), job.job.version)
-        for row in rows:
-            if row.uid in sheets:
-                continue
-            wait = await waiting.get(conn, namespace=row.namespace, kind=row.kind, name=row.name)
-            if wait is not None and wait.uid == row.uid:
-                status_ = waiting_status(wait, seen=self._of(row.uid), now=now)
-                sheets[row.uid] = _Sheet(status_, wait.version, whole=False)
-        return sheets
-
-    def _is_verified(self, row: Dirty, sheet: _Sheet | None) -> bool:
+    def _is_verified(self, row: Dirty, sheet: Sheet | None) -> bool:
         """Whether a status that was to be verified needs no writing: it agrees, or there is nothing to be said."""
         if sheet is None:
             self._verifying.drop(row.uid)
             return True
         return self._verifying.agrees(row.uid, sheet.status, whole=sheet.whole)
 
-    async def _show(self, row: Dirty, sheet: _Sheet) -> Dirty | None:
+    async def _show(self, row: Dirty, sheet: Sheet) -> Dirty | None:
         """Write one status; the row, if it is to be marked as shown."""
         if row.kind == "Branch" and row.version:  # without a version: what is there is wrong, and cannot wait
             until = self._pacing.wait_until(row.uid, sheet.status, now=_now())
@@ -247,7 +192,7 @@ class Projector:
             self._announcer.tell(about, occurrence)
         return replace(row, version=sheet.version)
 
-    async def _write(self, row: Dirty, sheet: _Sheet) -> _Outcome:
+    async def _write(self, row: Dirty, sheet: Sheet) -> _Outcome:
         """Write one status; how that went."""
         outcome: _Outcome = "written"
         try:
@@ -289,7 +234,7 @@ class Projector:
             self._put_off[row] = _now() + (_CHANGED_SECONDS if outcome == "changed" else _REFUSED_SECONDS)
         return None
 
-    async def _settle(self, row: Dirty, sheet: _Sheet) -> str | None:
+    async def _settle(self, row: Dirty, sheet: Sheet) -> str | None:
         """Make sure that a resource is this store's, before its status says so for the first time.
 
         Two stores may have forked the same Branch, when its Baseline was made anew in the other one. The status that
