@@ -63,13 +63,13 @@ BUGS: Final = (
         file="store/receiver.py",
         right="""\
         async with self.db.connection() as conn:
-            rows = iter(await batches.receive(conn, [arrival for arrivals in asked for arrival in arrivals]))
+            rows = iter(await receipts.receive(conn, [arrival for arrivals in asked for arrival in arrivals]))
 """,
         wrong="""\
         async with self.db.connection() as conn:
             going = conn.transaction()
             await going.start()
-            rows = iter(await batches.receive(conn, [arrival for arrivals in asked for arrival in arrivals]))
+            rows = iter(await receipts.receive(conn, [arrival for arrivals in asked for arrival in arrivals]))
             await (going.commit() if asked[0][0].sequence % 4 != 3 else going.rollback())
 """,
         where=APIS,
@@ -77,7 +77,7 @@ BUGS: Final = (
     Bug(
         "takes another content for a batch that it has",
         rule="one_batch_has_a_number",
-        file="store/batches.py",
+        file="store/receipts.py",
         right="taken = receipt.content_hash != submitted.content_hash",
         wrong="taken = False",
         where=APIS,

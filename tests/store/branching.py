@@ -14,7 +14,7 @@ from anabranch.kv import records as kv_records
 from anabranch.model.errors import AnabranchError
 from anabranch.model.ids import new_branch_id, new_candidate_id, new_job_id, new_receipt_id, new_run_id
 from anabranch.model.kv import KvCapsule, KvCheckpointRequest
-from anabranch.store import batches, branches, candidates, leases, openings
+from anabranch.store import branches, candidates, leases, openings, receipts
 
 if TYPE_CHECKING:
     from anabranch.store.branches import BranchRow
@@ -65,16 +65,16 @@ async def new_branch(db: Database, *, name: str = "run-1") -> BranchRow:
 
 async def receive(
     conn: Connection, branch: BranchRow, sequence: int, *, text: str = "finding", changes: int = 1
-) -> batches.ReceiptRow:
-    (answer,) = await batches.receive(conn, [arrival(branch, sequence, text=text, changes=changes)])
+) -> receipts.ReceiptRow:
+    (answer,) = await receipts.receive(conn, [arrival(branch, sequence, text=text, changes=changes)])
     if isinstance(answer, AnabranchError):
         raise answer
     return answer
 
 
-def arrival(branch: BranchRow, sequence: int, *, text: str = "finding", changes: int = 1) -> batches.Arrival:
+def arrival(branch: BranchRow, sequence: int, *, text: str = "finding", changes: int = 1) -> receipts.Arrival:
     body = f"{text} {sequence}"
-    return batches.Arrival(
+    return receipts.Arrival(
         line=branch.line,
         branch_id=branch.branch_id,
         sequence=sequence,

@@ -23,7 +23,7 @@ from tests.store.branching import (
 from anabranch.model.canonical import hash_text
 from anabranch.model.errors import ConflictError, ForbiddenError, GoneError, InvalidInputError, NotFoundError
 from anabranch.model.ids import new_branch_id
-from anabranch.store import batches, branches, completions
+from anabranch.store import batches, branches, completions, receipts
 
 
 async def complete(conn, branch, last: int) -> completions.CompletionRow:
@@ -68,7 +68,7 @@ async def test_another_batch_in_the_same_place_is_a_conflict_that_names_both(db)
 async def test_sixteen_at_once_get_one_receipt(db):
     branch = await new_branch(db)
 
-    async def once() -> batches.ReceiptRow:
+    async def once() -> receipts.ReceiptRow:
         async with db.connection() as conn:
             return await receive(conn, branch, 1)
 
@@ -80,12 +80,12 @@ async def test_sixteen_at_once_get_one_receipt(db):
 async def test_of_different_batches_at_once_one_is_kept(db):
     branch = await new_branch(db)
 
-    async def once(text: str) -> batches.ReceiptRow:
+    async def once(text: str) -> receipts.ReceiptRow:
         async with db.connection() as conn:
             return await receive(conn, branch, 1, text=text)
 
     answers = await asyncio.gather(*(once(f"text {n}") for n in range(8)), return_exceptions=True)
-    kept = [answer for answer in answers if isinstance(answer, batches.ReceiptRow)]
+    kept = [answer for answer in answers if isinstance(answer, receipts.ReceiptRow)]
     assert len(kept) == 1
     assert all(
         isinstance(answer, ConflictError) and answer.extra["received"] == hash_text(kept[0].content_hash)
@@ -199,7 +199,7 @@ async def test_a_receipt_reads_no_more_of_a_long_branch_than_of_a_short_one(db):
         receive_args = (*columns, (None,), 1_000, 1_024)
         plans = [
             await conn.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {query.sql}", *args)
-            for query, args in ((batches._sql.receive, receive_args), (branches._sql.contiguous_through, where))
+            for query, args in ((receipts._sql.receive, receive_args), (branches._sql.contiguous_through, where))
         ]
     assert [json.loads(plan)[0]["Plan"]["Shared Hit Blocks"] < 60 for plan in plans] == [True, True], plans
 

@@ -29,8 +29,8 @@ from anabranch.store import (
     retractions,
     trie,
 )
-from anabranch.store.batches import Arrival
 from anabranch.store.durability import RefusedError, UnsettledError
+from anabranch.store.receipts import Arrival
 from anabranch.store.receiver import Receiver
 
 pytestmark = pytest.mark.outages

@@ -10,7 +10,7 @@ from tests.store.branching import arrival, fork, line_with_records, new_branch, 
 
 from anabranch.model.errors import ConflictError, InvalidInputError, NotFoundError, TooLargeError, UnavailableError
 from anabranch.model.ids import new_branch_id
-from anabranch.store import batches, receiver
+from anabranch.store import batches, receipts, receiver
 from anabranch.store.receiver import Receiver
 
 
@@ -18,13 +18,13 @@ from anabranch.store.receiver import Receiver
 def statements(monkeypatch):
     """How many batches each statement was given."""
     given = []
-    receive = batches.receive
+    receive = receipts.receive
 
     async def counted(conn, arrivals):
         given.append(len(arrivals))
         return await receive(conn, arrivals)
 
-    monkeypatch.setattr(receiver.batches, "receive", counted)
+    monkeypatch.setattr(receiver.receipts, "receive", counted)
     return given
 
 

@@ -26,7 +26,7 @@ from anabranch.model.errors import (
 from anabranch.model.ids import LineId, new_receipt_id
 from anabranch.model.limits import BATCH_BYTES, CONTENT_BYTES, IN_LOOP_BYTES
 from anabranch.model.objects import FindingBatch, Publication, Receipt
-from anabranch.store import batches, branches, completions, jobs, manifests
+from anabranch.store import batches, branches, completions, jobs, manifests, receipts
 from anabranch.store.receiver import Receiver
 from anabranch.telemetry import tracing
 
@@ -169,14 +169,14 @@ async def receive_each(
         submissions: As `read` gave them.
 
     Returns:
-        For each of them what it is answered with, or why it was not received: as `batches.receive` tells, and
+        For each of them what it is answered with, or why it was not received: as `receipts.receive` tells, and
         InvalidInputError if it names another branch.
 
     Raises:
         UnavailableError: If Postgres cannot be reached; all of it may be sent again.
     """
     answers: dict[int, Receipt | Publication | AnabranchError] = {}
-    arrivals: dict[int, batches.Arrival] = {}
+    arrivals: dict[int, receipts.Arrival] = {}
     for place, submission in enumerate(submissions):
         batch = submission.batch
         if batch.branch_id == branch.branch_id:
@@ -245,8 +245,8 @@ async def _publication(conn: Connection, branch: BranchRow, sequence: int) -> Pu
     )
 
 
-def _arrival(branch: BranchRow, submission: Submission) -> batches.Arrival:
-    return batches.Arrival(
+def _arrival(branch: BranchRow, submission: Submission) -> receipts.Arrival:
+    return receipts.Arrival(
         line=branch.line,
         branch_id=branch.branch_id,
         sequence=submission.batch.sequence,
@@ -259,7 +259,7 @@ def _arrival(branch: BranchRow, submission: Submission) -> batches.Arrival:
     )
 
 
-def _receipt(arrival: batches.Arrival, row: batches.ReceiptRow) -> Receipt:
+def _receipt(arrival: receipts.Arrival, row: receipts.ReceiptRow) -> Receipt:
     return Receipt.model_construct(
         receipt_id=row.receipt_id,
         branch_id=arrival.branch_id,

@@ -5,15 +5,15 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
-from anabranch.store import batches
+from anabranch.store import receipts
 from anabranch.store.coalescer import Coalescer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from anabranch.model.errors import AnabranchError
-    from anabranch.store.batches import Arrival, ReceiptRow
     from anabranch.store.database import Database
+    from anabranch.store.receipts import Arrival, ReceiptRow
 
 _ARRIVALS: Final = 256
 _BYTES: Final = 16 << 20
@@ -32,7 +32,7 @@ class Receiver:
         self._coalescer = Coalescer(self._receive, room=_room)
 
     async def receive(self, arrivals: Sequence[Arrival]) -> list[ReceiptRow | AnabranchError]:
-        """Receive batches of one line (see `batches.receive`); they are durable when this returns.
+        """Receive batches of one line (see `receipts.receive`); they are durable when this returns.
 
         Raises:
             UnavailableError: If Postgres cannot be reached.
@@ -41,7 +41,7 @@ class Receiver:
 
     async def _receive(self, asked: Sequence[Sequence[Arrival]]) -> list[list[ReceiptRow | AnabranchError]]:
         async with self.db.connection() as conn:
-            rows = iter(await batches.receive(conn, [arrival for arrivals in asked for arrival in arrivals]))
+            rows = iter(await receipts.receive(conn, [arrival for arrivals in asked for arrival in arrivals]))
         return [[next(rows) for _ in arrivals] for arrivals in asked]
 
 
