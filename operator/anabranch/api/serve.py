@@ -24,6 +24,7 @@ from anabranch.api.protocol import IDLE_SECONDS, Protocol
 from anabranch.api.room import ROOM_VALUES, Room, Roomy
 from anabranch.api.routes.health import Inner
 from anabranch.api.settings import Settings
+from anabranch.runtime import settle
 from anabranch.store import migrate
 from anabranch.telemetry import common
 from anabranch.telemetry.exporting import exported
@@ -89,6 +90,7 @@ async def serve(settings: Settings) -> None:
         common.describe(schema=migrate.head())
         inner = listening(API, Inner(parts), host=settings.health_host, port=settings.health_port)
         async with _encrypted(config, settings), inner:
+            settle()
             await Server(config, parts, drain=settings.drain).serve()
 
 

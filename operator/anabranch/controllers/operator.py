@@ -46,6 +46,7 @@ from anabranch.kube.guard import ReviewGuard
 from anabranch.kube.leader import Leadership, Pace
 from anabranch.model.errors import AnabranchError
 from anabranch.model.stores import DEFAULT_STORE
+from anabranch.runtime import settle
 from anabranch.search import embedding
 from anabranch.store import migrate
 from anabranch.store.database import Database
@@ -221,6 +222,7 @@ class _Process:
                 ),
                 background(self._announcer.run(), name="events") as events,
             ):
+                settle()
                 async with self._leadership.campaign():
                     await self._campaign(stop, events)
                 # Another process leads by now: what is left to be told is no business of a leader's.
