@@ -32,6 +32,7 @@ RULES: Final[tuple[Rule, ...]] = (
     rules_feed.the_feed_has_no_gap,
     rules_feed.the_feed_agrees_with_the_manifests,
     rules_feed.followers_are_told_what_is_in_the_feed,
+    rules_feed.followers_skip_nothing,
     rules_feed.followers_converge,
     rules_feed.agents_are_told_of_each_outcome_once,
     rules_feed.statuses_tell_what_is,

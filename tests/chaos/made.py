@@ -148,6 +148,7 @@ def history() -> History:
     line = ledger().lines["calm"]
     add(made, "manifest", baseline="calm", found={"generation": 2, "hash": told(line.root(2))})
     add(made, "records", baseline="calm", generation=2, scopes=None, found={"records": line.contents(2)})
+    add(made, "manifest", client="follower", baseline="calm", found={"generation": 1, "hash": told(line.root(1))})
     made.see("follower", "event", **event())
     made.see("follower", "overlay", baseline="calm", scopes=None, sequence=1, records=line.contents(2))
     return made

@@ -69,6 +69,33 @@ def followers_are_told_what_is_in_the_feed(history: History, ledger: Ledger) -> 
                 yield f"{follower} was told event {other['sequence']} of {baseline} after {one['sequence']} ({stream})"
 
 
+def followers_skip_nothing(history: History, ledger: Ledger) -> Iterator[str]:
+    """Whoever follows all of a Baseline is told each event, from the generation that they began with up to the end.
+
+    That holds across connections, each of which goes on from the last cursor. And somebody has to have come to the end,
+    or something is left: nothing is proved by a feed that nobody was told anything of.
+    """
+    for name, line in ledger.lines.items():
+        place: dict[str, int] = {}
+        ended = False
+        for entry in history.entries:
+            who = entry.client
+            if entry.about.get("baseline") != name or entry.phase not in ("ok", "seen"):
+                continue
+            if entry.what == "manifest" and entry["generation"] in line.manifests:
+                place[who] = line.manifests[entry["generation"]]["feed_watermark"]
+            elif entry.what == "event" and not entry["partial"]:
+                if entry["sequence"] > place.get(who, 0) + 1:
+                    yield f"{who} was told event {entry['sequence']} of {name} after {place.get(who, 0)}"
+                place[who] = max(place.get(who, 0), entry["sequence"])
+            elif entry.what == "overlay" and entry["scopes"] is None:
+                ended = True
+                if place.get(who, 0) != line.head["event_sequence"]:
+                    yield f"{who} was told of {name} up to {place.get(who, 0)}, of {line.head['event_sequence']}"
+        if not ended and not ledger.leftover:
+            yield f"nobody has followed {name} to its end"
+
+
 def _as_seen(row: Row) -> dict[str, object]:
     return {"kind": row["kind"], "key": row["key"], "generation": row["generation"], "event": row["event_id"]}
 

@@ -106,6 +106,11 @@ LEDGERS = {
         changed(ledger(), "events", 1, sequence=2, event_id="ev_2", kind="restored", key=None, generation=2),
         changed(ledger(), "manifests", 1, feed_watermark=0),
     ],
+    "followers_skip_nothing": [
+        changed(ledger(), "line_heads", 0, event_sequence=2),
+        changed(ledger(), "manifests", 0, feed_watermark=-1),
+        replace(ledger(), lines={**ledger().lines, "unheard": ledger().lines["calm"]}),
+    ],
     "agents_are_told_of_each_outcome_once": [
         replace(ledger(), agent_events=[]),
         replace(ledger(), agent_events=[*ledger().agent_events] * 2),
@@ -162,6 +167,7 @@ SEEN = {
         ("event", event(sequence=3)),
         ("event", event()),  # again, in the same connection
     ],
+    "followers_skip_nothing": [("event", event(sequence=3, stream=2))],
     "followers_converge": [
         ("overlay", {"baseline": "calm", "scopes": None, "sequence": 1, "records": {"a": told(digest("a"))}}),
         ("overlay", {"baseline": "calm", "scopes": None, "sequence": 0, "records": {}}),
