@@ -6,7 +6,6 @@ import asyncio
 import json
 import secrets
 import shutil
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from tests.cluster.places import Place, eventually
 
 from anabranch.cli.story.findings import FAILURE, RIVAL_FIX
 from anabranch.client import AnabranchClient
+from anabranch.devcluster.ports import free
 from anabranch.model.errors import ForbiddenError, NotFoundError, UnauthenticatedError
 from anabranch.model.requests import BranchRequest, DecisionRequest
 
@@ -47,8 +47,7 @@ async def memory(stack, issuer, tmp_path_factory) -> AsyncIterator[Place]:
     reviewing.baseline(place, KEYS)
     bind(place, "Group", "oidc:reviewers")
     folder = tmp_path_factory.mktemp("api")
-    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
-        ports = {"http": one.getsockname()[1], "inner": other.getsockname()[1]}
+    ports = free(["http", "inner"])
     stack._ports(API).write_text(json.dumps(ports))
     place.url = f"https://localhost:{ports['http']}"
     issuer.redirects.add(f"{place.url}/ui/callback")

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 from urllib.parse import urlsplit
 
+from anabranch.devcluster.ports import free
+
 
 class Way:
     """A TCP connection passes through here to its server.
@@ -26,8 +28,8 @@ class Way:
         """Let connections pass, on the port of before where there was one."""
         self._passing.set()
         if self._server is None:
+            self.port = self.port or free(["way"])["way"]  # not one that a client may get while the way is cut
             self._server = await asyncio.start_server(self._forward, "127.0.0.1", self.port)
-            self.port = self._server.sockets[0].getsockname()[1]
 
     def cut(self) -> None:
         """Break the connections that there are, and take no new ones."""

@@ -186,12 +186,12 @@ def test_two_builds_at_once_do_the_work_once_and_neither_sees_half_a_program(fak
         return subprocess.Popen([sys.executable, "-c", script], env=env, stdout=subprocess.PIPE, text=True)
 
     first = run()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 20
     while not (fake_go / "built").exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
     runs = [first, run()]
-    said = [run.communicate(timeout=60)[0].strip() for run in runs]
+    said = [run.communicate(timeout=30)[0].strip() for run in runs]
     assert said == ["half and half", "half and half"]
     assert (fake_go / "built").read_text().split() == ["go.etcd.io/etcd/server/v3"]
 
@@ -210,6 +210,27 @@ def test_a_failed_build_shows_what_go_said_and_leaves_no_program(fake_go):
     with pytest.raises(DevclusterError, match="no space left"):
         binaries.ensure(["etcd"])
     assert not binaries.path("etcd").exists()
+
+
+@pytest.mark.parametrize(("failures", "builds"), [(2, True), (3, False)])
+def test_a_build_whose_download_breaks_off_is_tried_again_and_not_for_ever(fake_go, monkeypatch, failures, builds):
+    failing = f"""
+[ "$1" = version ] && {{ echo go version go1.26.0 linux/amd64; exit; }}
+echo tried >> "$(dirname "$0")/tries"
+[ "$(wc -l < "$(dirname "$0")/tries")" -gt {failures} ] ||
+    {{ echo 'k8s.io/x@v1: Get "https://modules.example/k8s.io/x/@v/v1.zip": dial tcp: i/o timeout'; exit 1; }}
+"""
+    command(fake_go, "go", failing + GO_THAT_BUILDS)
+    monkeypatch.setattr(binaries, "PAUSES", (0.0, 0.0))
+    said = []
+    if builds:
+        binaries.ensure(["etcd"], say=said.append)
+    else:
+        with pytest.raises(DevclusterError, match="i/o timeout"):
+            binaries.ensure(["etcd"], say=said.append)
+    assert binaries.path("etcd").exists() is builds
+    assert len((fake_go / "tries").read_text().split()) == 3
+    assert len([line for line in said if "could not be fetched" in line]) == 2
 
 
 def test_the_folder_of_programs_is_named_after_the_version_that_go_mod_pins():
@@ -243,12 +264,12 @@ def test_one_process_at_a_time_holds_a_folder(tmp_path):
     with folders.exclusive(tmp_path):
         thread = threading.Thread(target=second)
         thread.start()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 10
         while not waited:
             assert time.monotonic() < deadline
             time.sleep(0.01)
         inside.append("first")
-    thread.join(60)
+    thread.join(10)
     assert inside == ["first", "second"]
 
 
@@ -263,9 +284,9 @@ def test_who_waited_for_a_folder_that_its_holder_deleted_makes_it_again(tmp_path
     with folders.exclusive(folder):
         thread = threading.Thread(target=second)
         thread.start()
-        assert waiting.wait(60)
+        assert waiting.wait(10)
         folder.rmdir()
-    thread.join(60)
+    thread.join(10)
     assert seen == [True]
 
 
@@ -277,6 +298,20 @@ def test_ports_stay_the_same_from_start_to_start(tmp_path):
     chosen = [ports.start_on(file, ("a", "b"), lambda each: each, undo=lambda: None) for _ in "12"]
     assert chosen[0] == chosen[1]
     assert len(set(chosen[0].values())) == 2
+
+
+@pytest.mark.skipif(not ports.OUTGOING.exists(), reason="only Linux says which ports it gives to connections")
+def test_no_port_is_chosen_that_a_connection_may_get_while_its_server_restarts():
+    first, last = map(int, ports.OUTGOING.read_text().split())
+    chosen = ports.free([str(number) for number in range(50)])
+    assert len(set(chosen.values())) == 50
+    assert not [port for port in chosen.values() if first <= port <= last]
+
+
+def test_a_system_that_gives_connections_any_port_has_ports_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(ports, "OUTGOING", tmp_path / "range")
+    ports.OUTGOING.write_text("1024\t65535\n")
+    assert len(set(ports.free(["a", "b"]).values())) == 2
 
 
 def test_other_ports_are_chosen_when_another_program_has_taken_one(tmp_path):

@@ -21,7 +21,7 @@ from anabranch.devcluster import folders, toolchain
 from anabranch.devcluster.errors import DevclusterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from anabranch.devcluster.folders import Say
 
@@ -80,6 +80,9 @@ HELM = {
 """What installs a chart: the newest Helm, and the oldest that the chart is made for."""
 
 PROGRAMS = CONTROL_PLANE | NODE | HELM
+
+PAUSES = (5.0, 20.0)
+"""Seconds before a build is tried again that could not fetch a module: go itself asks for each of them once."""
 
 TICK = 15.0
 """Seconds between two signs of life during a long build."""
@@ -167,23 +170,38 @@ def _build(go: Path, name: str, *, label: str, say: Say) -> None:
     }
     say(f"{label}: building (log: {log})")
     start = time.monotonic()
+    for pause in (*PAUSES, None):
+        if _ran(command, log, source.module, environment, tick=lambda: _tell(say, label, start)):
+            break
+        said = log.read_text(errors="replace").splitlines()
+        if pause is None or not any("https://" in line for line in said):  # a compiler has no reason to say that
+            tail = "\n".join(said[-15:])
+            raise DevclusterError(f"Building {name} failed:\n{tail}", hint=f"The whole output is in {log}.")
+        say(f"{label}: a module could not be fetched, so again in {pause:.0f} s: {said[-1]}")
+        time.sleep(pause)
+    part.rename(path(name))
+    say(f"{label}: built in {time.monotonic() - start:.0f} s")
+
+
+def _tell(say: Say, label: str, start: float) -> None:
+    say(f"{label}: building, {time.monotonic() - start:.0f} s so far")
+
+
+def _ran(command: list[str], log: Path, folder: Path, environment: dict[str, str], *, tick: Callable[[], None]) -> bool:
+    """Runs a command to its end, its output in a log, with signs of life; tells whether it succeeded."""
     with log.open("w") as output:
-        process = subprocess.Popen(command, cwd=source.module, env=environment, stdout=output, stderr=output)
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=output, stderr=output)
         try:
             while process.poll() is None:
                 try:
                     process.wait(TICK)
                 except subprocess.TimeoutExpired:
-                    say(f"{label}: building, {time.monotonic() - start:.0f} s so far")
+                    tick()
         finally:
             if process.poll() is None:
                 process.terminate()
                 process.wait()
-    if process.returncode:
-        tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-        raise DevclusterError(f"Building {name} failed:\n{tail}", hint=f"The whole output is in {log}.")
-    part.rename(path(name))
-    say(f"{label}: built in {time.monotonic() - start:.0f} s")
+    return process.returncode == 0
 
 
 def _linker_flags(source: Source) -> str:

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import json
+import secrets
 import socket
 import ssl
 import urllib.request
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from anabranch.devcluster.errors import PortTakenError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
 Started = TypeVar("Started")
 
 ATTEMPTS = 3
+
+FIRST, LAST = 15_000, 29_999
+"""The ports to choose from: below those of outgoing connections, and below those that a node gives to Services."""
+
+OUTGOING: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
+"""Where Linux says which ports it gives to outgoing connections."""
+
+TRIES: Final = 100
 
 
 def start_on(
@@ -53,8 +62,23 @@ def start_on(
 def free(names: Sequence[str]) -> dict[str, int]:
     """Distinct ports that are free now, one for each name."""
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in names]
+        sockets = [stack.enter_context(_opened()) for _ in names]
         return {name: opened.getsockname()[1] for name, opened in zip(names, sockets, strict=True)}
+
+
+def _opened() -> socket.socket:
+    """A socket on a port that the system gives to no outgoing connection.
+
+    One that it may give is taken as soon as its server restarts: by any client, even by one that calls that very port
+    again and again meanwhile, and is at last connected with itself.
+    """
+    last = LAST
+    with contextlib.suppress(OSError, ValueError):
+        last = min(last, int(OUTGOING.read_text().split()[0]) - 1)
+    for _ in range(TRIES if last >= FIRST else 0):
+        with contextlib.suppress(OSError):
+            return socket.create_server(("127.0.0.1", FIRST + secrets.randbelow(last - FIRST + 1)))
+    return socket.create_server(("127.0.0.1", 0))
 
 
 def answers(url: str, *, context: ssl.SSLContext | None = None) -> bool:
