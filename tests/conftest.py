@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -105,8 +106,10 @@ def pytest_runtest_makereport(item):
     report = yield
     folder = item.config.stash.get(RUN_FOLDER, None)
     if report.failed and folder:
-        for log in sorted(folder.rglob("log/*.log")):
-            if log.name != "audit.log" and log.stat().st_mtime >= item.stash[STARTED]:
-                tail = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
-                report.sections.append((f"Last lines of {log.relative_to(folder)}", "\n".join(tail)))
+        # A server that is ended just now may take its log along: what failed must not fail to be told for that.
+        with contextlib.suppress(OSError):
+            for log in sorted(folder.rglob("log/*.log")):
+                if log.name != "audit.log" and log.stat().st_mtime >= item.stash[STARTED]:
+                    tail = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
+                    report.sections.append((f"Last lines of {log.relative_to(folder)}", "\n".join(tail)))
     return report

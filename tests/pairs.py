@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import signal
 import time
 from dataclasses import dataclass, field
@@ -15,12 +16,12 @@ from typing import TYPE_CHECKING
 import asyncpg
 import psutil
 
-from anabranch.devcluster import postgres, standbys
+from anabranch.devcluster import ephemeral, postgres, standbys
 from anabranch.devcluster.processes import Processes
 from anabranch.store import migrate
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
     from typing import Any
 
@@ -107,6 +108,17 @@ class Pair:
             if server is not None:
                 freeze(server, signal.SIGCONT)
                 await asyncio.to_thread(server.stop)
+
+
+@contextlib.contextmanager
+def folder_below(run: Path) -> Iterator[Path]:
+    """A folder for two servers below that of the run, where a test that fails looks for logs to show."""
+    folder = run / f"pair-{secrets.token_hex(4)}"
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        ephemeral.clear(folder)
 
 
 async def start(

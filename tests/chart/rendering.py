@@ -112,7 +112,7 @@ class Helm:
     def run(self, *arguments: str, stdin: str = "") -> str:
         """Run it, and return what it printed."""
         done = subprocess.run(
-            [self.path, *arguments], check=False, capture_output=True, text=True, input=stdin, timeout=60
+            [self.path, *arguments], check=False, capture_output=True, text=True, input=stdin, timeout=100
         )
         if done.returncode:
             raise HelmError(done.stderr)

@@ -13,7 +13,7 @@ from tests.store.served import serving
 from tests.store.working import Place
 
 from anabranch.client import transport
-from anabranch.devcluster import databases, ephemeral
+from anabranch.devcluster import databases
 from anabranch.devcluster.postgres import with_database
 from anabranch.devcluster.stack import TEMPORARY
 from anabranch.store import database as store
@@ -113,11 +113,11 @@ async def api_db(database) -> AsyncIterator[store.Database]:
 
 
 @pytest.fixture
-async def synchronous(postgres_server, template, role_passwords) -> AsyncIterator[pairs.Pair]:
+async def synchronous(postgres_server, run_folder, template, role_passwords) -> AsyncIterator[pairs.Pair]:
     """A primary of the test's own whose commits wait for its standby."""
     if postgres_server.folder is None:
         pytest.skip("a server that was given is not copied")
-    with ephemeral.folder("anabranch-pair-") as folder:
+    with pairs.folder_below(run_folder) as folder:
         pair = await pairs.start(
             folder, origin=postgres_server, database=template.name, passwords=role_passwords, synchronous=True
         )

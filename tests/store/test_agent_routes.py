@@ -352,15 +352,13 @@ async def test_a_claim_that_waits_and_a_stream_end_when_the_id_is_another_accoun
     monkeypatch.setattr(polling, "LOOK_SECONDS", 0.2)
     monkeypatch.setattr(audience, "ASK_SECONDS", 0.2)
     waiting = asyncio.create_task(ada.claim_events(AGENTS, "ada", wait_seconds=20))
-    streaming = asyncio.create_task(raw(ada, "GET", f"{ME}/events", headers={"Accept": "text/event-stream"}))
-    async with asyncio.timeout(30):
-        while len(served.parts.pushes) == 0:  # noqa: ASYNC110  (nothing tells it)
-            await asyncio.sleep(0.01)
-    async with db.connection() as conn:
-        await conn.execute("UPDATE agents SET service_account = 'eve' WHERE agent_id = 'ada'")
-    with pytest.raises(NotFoundError):
-        await asyncio.wait_for(waiting, 10)
-    assert '"reason":"not_found"' in (await asyncio.wait_for(streaming, 10)).text
+    async with ada._http.stream("GET", f"{ME}/events", headers={"Accept": "text/event-stream"}) as stream:
+        assert stream.status_code == 200, "it has begun"
+        async with db.connection() as conn:
+            await conn.execute("UPDATE agents SET service_account = 'eve' WHERE agent_id = 'ada'")
+        with pytest.raises(NotFoundError):
+            await asyncio.wait_for(waiting, 60)
+        assert b'"reason":"not_found"' in await asyncio.wait_for(stream.aread(), 60)
 
 
 async def test_whether_the_grant_stands_is_not_asked_more_often_than_needed(served, ada, monkeypatch):

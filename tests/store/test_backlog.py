@@ -134,7 +134,7 @@ async def _is_away(_conn):
 
 
 async def until(holds):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not holds():  # noqa: ASYNC110  (nothing tells when)
             await asyncio.sleep(0.01)
 

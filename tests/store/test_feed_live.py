@@ -77,14 +77,14 @@ class Stream:
     def place(self):
         return unseal(SEALER, self.line, self.cursor)
 
-    async def until(self, look, within=10.0):
+    async def until(self, look, within=60.0):
         await wait_for(lambda: look(self), within)
 
-    async def ended(self, within=10.0):
+    async def ended(self, within=60.0):
         return await asyncio.wait_for(asyncio.shield(self.task), within)
 
 
-async def wait_for(look, within=10.0):
+async def wait_for(look, within=60.0):
     async with asyncio.timeout(within):
         while not look():  # noqa: ASYNC110  (nothing tells it)
             await asyncio.sleep(0.01)
@@ -278,7 +278,7 @@ async def test_many_events_at_once_end_no_stream_of_those_who_read(db, line, str
     stream = await streams()
     stream.pause = 0.05  # for each piece: longer than it takes to read it from the store
     await publish(db, line, *(version(f"many/{number:04}", 1) for number in range(2_000)))
-    await stream.until(lambda s: len(s.keys) == 2_000, within=30)
+    await stream.until(lambda s: len(s.keys) == 2_000)
     assert not stream.task.done()
 
 
@@ -448,7 +448,7 @@ async def test_silence_is_filled_so_that_both_ends_know_that_the_other_is_there(
     with contextlib.suppress(asyncio.CancelledError):
         await stream.task
     await stream.follower.take()
-    assert await asyncio.wait_for(stream.follower.take(), 5) == b":\n\n"
+    assert await asyncio.wait_for(stream.follower.take(), 60) == b":\n\n"
     stream.task = asyncio.create_task(stream._read())
 
 

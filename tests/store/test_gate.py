@@ -179,7 +179,7 @@ async def test_a_commit_whose_connection_nobody_needs_waits_on_and_is_acknowledg
 
 async def test_a_long_statement_is_not_a_long_wait(synchronous, opened, monkeypatch):
     """It has worked for as long as a commit may wait, and then waits for a moment."""
-    monkeypatch.setattr(durability, "PATIENCE_SECONDS", 1.5)
+    monkeypatch.setattr(durability, "PATIENCE_SECONDS", 3.0)
     branch = await run_of(await opened(synchronous.dsn("operator")))
     api = await opened(synchronous.dsn("api"))
     pairs.freeze(synchronous.standby)
@@ -188,7 +188,7 @@ async def test_a_long_statement_is_not_a_long_wait(synchronous, opened, monkeypa
         async with api.connection() as conn:
             digest = sha256(b"a log")
             statement = """
-                WITH long AS MATERIALIZED (SELECT pg_sleep(1.8))
+                WITH long AS MATERIALIZED (SELECT pg_sleep(3.3))
                 INSERT INTO evidence (line, branch_id, digest, size, media_type, body)
                 SELECT $1, $2, $3, 5, 'text/plain', 'a log' FROM long
             """

@@ -114,7 +114,7 @@ async def test_a_runtime_author_follows_the_page_on_memory(handbook):
     assert [entry.seen for entry in seen] == [False, True], "the latter was acknowledged, the former posted by the page"
     code = compile(in_python, "memory.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     running = asyncio.ensure_future(eval(code, names))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while [one.status async for one in client.queued_events(AGENTS, "ada")] != ["acked"] * 2:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     running.cancel()

@@ -125,7 +125,7 @@ async def test_pollers_of_one_moment_do_not_wait_for_each_other(db, api_db):
     await tell(api_db, "two")
     async with db.transaction() as conn:
         ((first,), _) = await agent_events.claim(conn, WHO, limit=1, visibility=TEN_MINUTES)
-        second = await asyncio.wait_for(claim_one(api_db), 5)
+        second = await asyncio.wait_for(claim_one(api_db), 30)
     assert (first.event_id, second.id) == ("one", "two")
 
 

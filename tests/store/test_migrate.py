@@ -187,10 +187,10 @@ async def test_no_table_keeps_statistics_of_its_lines(database):
 
 async def test_who_waits_for_the_schema_goes_on_when_somebody_else_has_migrated(empty_database):
     said = asyncio.Queue()
-    waiting = asyncio.create_task(migrate.wait(empty_database.api, seconds=30, say=said.put_nowait))
+    waiting = asyncio.create_task(migrate.wait(empty_database.api, seconds=60, say=said.put_nowait))
     first = await said.get()
     await migrate.upgrade(empty_database.migrate)
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, 60)
     assert first == f"The database is at schema none, this program needs {migrate.head()}."
 
 

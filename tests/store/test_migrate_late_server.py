@@ -43,7 +43,7 @@ async def run(dsn, *options):
 async def test_a_migration_waits_for_a_server_that_comes_up_later_and_says_so_once(absent):
     folder, dsn = absent
     command = await run(dsn, "--wait-server=60")
-    assert b"cannot be reached" in await asyncio.wait_for(command.stderr.readline(), 30)
+    assert b"cannot be reached" in await asyncio.wait_for(command.stderr.readline(), 60)
     assert (await asyncio.to_thread(postgres.start, folder, durable=False)).dsn == dsn
     said, complained = await asyncio.wait_for(command.communicate(), 60)
     assert said.decode() == f"The database is at schema {migrate.head()}.\n"
@@ -54,7 +54,7 @@ async def test_a_migration_waits_for_a_server_that_comes_up_later_and_says_so_on
 async def test_without_that_it_fails_at_once(absent):
     _, dsn = absent
     command = await run(dsn)
-    _, complained = await asyncio.wait_for(command.communicate(), 30)
+    _, complained = await asyncio.wait_for(command.communicate(), 60)
     assert command.returncode != 0
     assert b"cannot be reached" in complained
 
@@ -70,4 +70,4 @@ async def test_a_refused_login_is_not_waited_for(absent):
     postgres.start(folder, durable=False)
     wrong = postgres.with_database(dsn, "postgres", user="postgres", password="wrong")
     with pytest.raises(UnavailableError, match="password authentication failed"):
-        await asyncio.wait_for(migrate.wait_for_server(wrong, seconds=60, say=lambda _: None), 10)
+        await asyncio.wait_for(migrate.wait_for_server(wrong, seconds=60, say=lambda _: None), 30)

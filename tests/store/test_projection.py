@@ -112,7 +112,7 @@ async def test_a_mark_does_not_wait_for_a_row_that_is_being_changed(db):
         transaction = conn.transaction()
         await transaction.start()
         await leases.claim_one(conn, line=job.line, job_id=job.job_id, holder="worker")
-        await asyncio.wait_for(mark(db, found), timeout=5)
+        await asyncio.wait_for(mark(db, found), timeout=30)
         await transaction.commit()
     assert [row.kind for row in await dirty(db)] == ["ConsolidationJob"]
 

@@ -31,7 +31,7 @@ async def line(db):
 async def test_a_fork_that_came_first_keeps_its_generation(db, line):
     async with db.transaction() as forking:
         branch = await fork(forking, line, generation=2)
-        await asyncio.wait_for(retain(db, line), 5)  # it does not wait for the fork, but passes it over
+        await asyncio.wait_for(retain(db, line), 30)  # it does not wait for the fork, but passes it over
         assert await generations(db, line) == [2, 5, 6]
     await retain(db, line)
     assert await generations(db, line) == [2, 5, 6]
@@ -121,7 +121,7 @@ async def test_content_that_somebody_stores_just_now_is_not_removed(db, line):
     await building.publish_versions(db, line, version("k1", "again"))
     async with db.transaction() as storing:
         await contents.put_many(storing, line=line, bodies=bodies)
-        await asyncio.wait_for(retain(db, line), 5)  # it passes over, and waits for nobody
+        await asyncio.wait_for(retain(db, line), 30)  # it passes over, and waits for nobody
     async with db.connection() as conn:
         assert await contents.get(conn, line=line, content_hash=building.digest(1)) == b"1"
 
@@ -133,7 +133,7 @@ async def test_provenance_that_somebody_stores_just_now_is_not_removed(db, line)
         await building.publish_versions(db, line, version("k1", f"later {number}"))
     async with db.transaction() as storing:
         await versions.add_facts(storing, line=line, bodies={once.fact_hash: once.fact_body})
-        await asyncio.wait_for(retain(db, line), 5)
+        await asyncio.wait_for(retain(db, line), 30)
     async with db.connection() as conn:
         assert await records.facts(conn, line=line, hashes=[once.fact_hash]) == {once.fact_hash: once.fact_body}
 

@@ -15,7 +15,6 @@ from tests.store import building
 from tests.store.building import version
 
 from anabranch.baselines import exporting, read, records
-from anabranch.devcluster import ephemeral
 from anabranch.model.errors import GoneError, NotFoundError
 from anabranch.search import asking, indexing
 from anabranch.search.asking import Search, search
@@ -29,10 +28,10 @@ SHARED = ("shared",)
 
 
 @pytest.fixture(scope="module")
-async def pair(postgres_server, template, role_passwords):
+async def pair(postgres_server, run_folder, template, role_passwords):
     if postgres_server.folder is None:
         pytest.skip("a server that was given is not copied")
-    with ephemeral.folder("anabranch-pair-") as folder:
+    with pairs.folder_below(run_folder) as folder:
         started = await pairs.start(folder, origin=postgres_server, database=template.name, passwords=role_passwords)
         yield started
         await started.stop()
@@ -62,8 +61,9 @@ async def db(pair):
 
 
 @pytest.fixture
-async def api(pair, standby):
-    """The API's database, which knows that its standby is there."""
+async def api(pair, standby, monkeypatch):
+    """The API's database, which knows that its standby is there, and waits for it however busy the machine is."""
+    monkeypatch.setattr(standbys, "_TURN_SECONDS", 30.0)
     opened = await Database.open(
         pair.of(pair.primary, "api"), application_name="test api", standbys_dsn=pair.of(standby, "api")
     )

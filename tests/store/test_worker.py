@@ -453,7 +453,7 @@ async def test_a_file_is_one_runs_and_one_processs(place, worker, tmp_path):
 # ----------------------------------------------------------------------------------------------------- staying in step
 
 
-async def eventually(look, within=10.0):
+async def eventually(look, within=60.0):
     async with asyncio.timeout(within):
         while not (found := await look()):  # noqa: ASYNC110  (what is looked at is elsewhere)
             await asyncio.sleep(0.02)
@@ -495,14 +495,23 @@ async def closed(worker):
     return (await worker.status()).phase == "Completed"
 
 
-async def test_why_a_running_worker_stopped_is_raised_where_it_was_begun(place, worker):
+async def test_why_a_running_worker_stopped_is_raised_where_it_was_begun(place, worker, monkeypatch):
+    run, stopped = type(worker).run, asyncio.Event()
+
+    async def noted(self):
+        try:
+            await run(self)
+        finally:
+            stopped.set()
+
     async def work():
         async with worker.running():
             place.served.world.permissions.deny(grants.FORK)
             await place.served.resources.reconcile("run")
             await worker.submit(finding("found", 1))
-            await asyncio.sleep(1)
+            await asyncio.wait_for(stopped.wait(), 60)
 
+    monkeypatch.setattr(type(worker), "run", noted)
     with pytest.raises(ForbiddenError, match="revoked"):
         await work()
 
