@@ -186,12 +186,12 @@ def test_two_builds_at_once_do_the_work_once_and_neither_sees_half_a_program(fak
         return subprocess.Popen([sys.executable, "-c", script], env=env, stdout=subprocess.PIPE, text=True)
 
     first = run()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not (fake_go / "built").exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
     runs = [first, run()]
-    said = [run.communicate(timeout=30)[0].strip() for run in runs]
+    said = [run.communicate(timeout=60)[0].strip() for run in runs]
     assert said == ["half and half", "half and half"]
     assert (fake_go / "built").read_text().split() == ["go.etcd.io/etcd/server/v3"]
 
@@ -264,12 +264,12 @@ def test_one_process_at_a_time_holds_a_folder(tmp_path):
     with folders.exclusive(tmp_path):
         thread = threading.Thread(target=second)
         thread.start()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not waited:
             assert time.monotonic() < deadline
             time.sleep(0.01)
         inside.append("first")
-    thread.join(10)
+    thread.join(60)
     assert inside == ["first", "second"]
 
 
@@ -284,9 +284,9 @@ def test_who_waited_for_a_folder_that_its_holder_deleted_makes_it_again(tmp_path
     with folders.exclusive(folder):
         thread = threading.Thread(target=second)
         thread.start()
-        assert waiting.wait(10)
+        assert waiting.wait(60)
         folder.rmdir()
-    thread.join(10)
+    thread.join(60)
     assert seen == [True]
 
 
