@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import time
 from typing import TYPE_CHECKING
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 RUN_FOLDER = pytest.StashKey["Path"]()
 STARTED = pytest.StashKey[float]()
 LOG_LINES = 40
+WRONG = re.compile(r'"level": "(?:warning|error|critical)"')
+"""What a line of operator or API that tells of something wrong has."""
+
 WORKERS = 4
 """Most processes of ``-n auto``: each has a Postgres, and perhaps a cluster, of its own."""
 
@@ -110,6 +114,8 @@ def pytest_runtest_makereport(item):
         with contextlib.suppress(OSError):
             for log in sorted(folder.rglob("log/*.log")):
                 if log.name != "audit.log" and log.stat().st_mtime >= item.stash[STARTED]:
-                    tail = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
-                    report.sections.append((f"Last lines of {log.relative_to(folder)}", "\n".join(tail)))
+                    lines = log.read_text(errors="replace").splitlines()
+                    wrong = [line for line in lines[:-LOG_LINES] if WRONG.search(line)][-LOG_LINES:]
+                    title = f"Last lines of {log.relative_to(folder)}, behind what was wrong before them"
+                    report.sections.append((title, "\n".join([*wrong, *lines[-LOG_LINES:]])))
     return report

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 AT_FIRST = pytest.StashKey["tuple[stacks.Stack, frozenset[str]]"]()
 """The stack, and what there was when nobody had used it."""
 
-TIMEOUT = 300
-"""Seconds for a test here: the first one starts everything, perhaps while the machine has other work."""
+TIMEOUT = 900
+"""Seconds for a test here: the first one starts everything, perhaps while the machine has much other work."""
 
 
 def pytest_collection_modifyitems(items):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tests.cluster.conftest import grant
+from tests.pace import allowed
 
 from anabranch.client import AnabranchClient
 from anabranch.model.errors import NotFoundError
@@ -73,7 +74,7 @@ class Place:
         metadata = {"name": name, "namespace": self.namespace}
         self.stack.cluster.apply([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}])
         self.apply("Baseline", name, {"import": {"configMap": {"name": name}}, **spec})
-        self.kubectl("wait", "--for=condition=Ready", f"baseline/{name}", "--timeout=60s")
+        self.kubectl("wait", "--for=condition=Ready", f"baseline/{name}", "--timeout=110s")
 
     def account(self, name: str, *grants: str) -> str:
         """A ServiceAccount with ClusterRoles, or rules as ``verbs resources``; gives its token."""
@@ -172,10 +173,12 @@ def told(answer: httpx.Response, ref: str) -> str:
     return re.sub(r'"request_id":"[^"]*"', "", answer.text).replace(ref, "REF")
 
 
-async def eventually(look: Callable[[], Awaitable[Any]], *, within: float = 60.0) -> Any:
-    """What a look gives once it gives anything."""
-    deadline = time.monotonic() + within
+async def eventually(look: Callable[[], Awaitable[Any]], *, within: float | None = None) -> Any:
+    """What a look gives once it gives anything: in a minute, but for a machine that has too much to do."""
+    began = time.monotonic()
     while not (found := await look()):
-        assert time.monotonic() < deadline, "it never came"
+        waited = time.monotonic() - began
+        name = getattr(look, "__qualname__", look)
+        assert waited < (allowed(60) if within is None else within), f"{name} gave {found!r} for {waited:.0f} s"
         await asyncio.sleep(0.1)
     return found

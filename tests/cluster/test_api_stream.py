@@ -254,7 +254,7 @@ class Following:
                     self.keys.append(item.event.key)
 
     async def live(self):
-        await asyncio.wait_for(self._is_live.wait(), 10)
+        await asyncio.wait_for(self._is_live.wait(), 60)
         return self
 
     async def has(self, key):

@@ -9,6 +9,7 @@ import secrets
 from urllib.parse import urlsplit
 
 import pytest
+from tests.pace import allowed
 
 BATCH = "/v1/namespaces/{namespace}/branches/{branch}/batches/1"
 
@@ -34,7 +35,7 @@ async def sent(place, *pieces: bytes, torn: bool = False) -> bytes:
             await writer.drain()
         if torn:
             writer.write_eof()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(allowed(5)):
             while piece := await reader.read(65536):
                 answer += piece
     except (TimeoutError, ConnectionError):

@@ -56,7 +56,7 @@ def acting_as(cluster, account):
     return Cluster(kind=cluster.kind, kubeconfig=account.kubeconfig, kubectl_path=cluster.kubectl_path)
 
 
-def wait_until(condition, seconds=20.0):
+def wait_until(condition, seconds=60.0):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"

@@ -50,7 +50,7 @@ def wait(place, what, *, until="condition=Ready"):
     place.kubectl("wait", f"--for={until}", what, "--timeout=60s")
 
 
-async def until(look, *, within=60.0):
+async def until(look, *, within=None):
     """What a look gives once it gives anything; the look need not be asynchronous."""
 
     async def again():

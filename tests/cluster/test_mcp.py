@@ -118,7 +118,7 @@ async def test_an_agent_works_through_a_whole_run(place, agent, branch, way):
         async def conflict():
             return given(await client.call_tool("view_conflicts", at))["conflicts"]
 
-        (candidate,) = await eventually(conflict, within=20)
+        (candidate,) = await eventually(conflict)
         assert (candidate["content"], candidate["canonical"]["content"]) == ("Do not.", "Warm the cache first.")
 
         peers = given(await client.call_tool("peers", at))["peers"]

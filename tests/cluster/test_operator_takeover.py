@@ -35,7 +35,7 @@ WITHIN = PACE.duration + PACE.retry + 2
 PATIENCE = 2 * PACE.duration
 """Without Postgres, before a leader gives up."""
 
-pytestmark = [pytest.mark.outages, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.outages
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,9 @@ class Operator:
     async def tells(self):
         """What it says of itself; nothing if it does not answer."""
         with contextlib.suppress(httpx.HTTPError):
-            async with httpx.AsyncClient(base_url=self._stack.inner_url(self.name), trust_env=False) as http:
+            async with httpx.AsyncClient(
+                base_url=self._stack.inner_url(self.name), trust_env=False, timeout=allowed(5)
+            ) as http:
                 return (await http.get("/readyz")).json()
         return {"ok": False, "leading": False, "wrong": {}}
 

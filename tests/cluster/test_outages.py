@@ -29,7 +29,7 @@ AWAY_SECONDS = 2.0
 LONGEST_SECONDS = 30.0
 """A call of a client takes no longer, its repetitions included, whatever is restarted: with room for a busy machine."""
 
-pytestmark = [pytest.mark.outages, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.outages
 
 
 @dataclass

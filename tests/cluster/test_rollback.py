@@ -68,7 +68,7 @@ def current(town):
     return get(town, "baseline", "facts")["status"]["current"]["generation"]
 
 
-async def until(look, *, within=60.0):
+async def until(look, *, within=None):
     async def again():
         return look()
 

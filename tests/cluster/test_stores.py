@@ -173,7 +173,7 @@ async def test_a_branch_that_came_before_its_baseline_is_forked_where_that_lies(
 
     await eventually(waits)
     town.baseline(late, store="east", **AUTOMATIC)
-    town.kubectl("wait", "--for=condition=Ready", f"branch/{run}", "--timeout=30s")
+    town.kubectl("wait", "--for=condition=Ready", f"branch/{run}", "--timeout=90s")
     assert town.status("branch", run)["store"] == "east"
     conn = await asyncpg.connect(stores.stack.admin_dsn)
 
@@ -187,12 +187,12 @@ async def test_a_branch_that_came_before_its_baseline_is_forked_where_that_lies(
 async def test_a_store_that_nobody_knows_is_told_and_nothing_is_done(stores, town):
     name = f"lost-{secrets.token_hex(3)}"
     town.apply("Baseline", name, {"store": "west", "deletionPolicy": "Delete"})
-    town.kubectl("wait", "--for=condition=Stalled", f"baseline/{name}", "--timeout=30s")
+    town.kubectl("wait", "--for=condition=Stalled", f"baseline/{name}", "--timeout=90s")
     (told,) = [c for c in town.status("baseline", name)["conditions"] if c["type"] == "Stalled"]
     assert told["reason"] == "StoreUnknown"
     assert "no store west" in told["message"]
     assert name not in await stores.lines("default") | await stores.lines("east")
-    town.kubectl("delete", "baseline", name, "--timeout=30s")
+    town.kubectl("delete", "baseline", name, "--timeout=90s")
 
 
 async def test_a_line_is_not_moved_by_naming_another_store(town):

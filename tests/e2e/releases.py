@@ -34,7 +34,7 @@ DATA = "/var/lib/anabranch-data"
 
 READY = "deployment/anabranch-operator", "deployment/anabranch-api"
 
-TIMEOUT = 120
+TIMEOUT = 300
 """Seconds for an installation, an upgrade or an uninstallation."""
 
 
@@ -189,7 +189,7 @@ def anabranch() -> Path:
     return Path(sys.executable).with_name("anabranch")
 
 
-def until(what: str, look: Callable[[], Any], *, seconds: float = 90) -> Any:
+def until(what: str, look: Callable[[], Any], *, seconds: float = 180) -> Any:
     """Looks again and again until there is something, and returns it."""
     deadline = time.monotonic() + seconds
     while not (found := look()):

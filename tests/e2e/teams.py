@@ -89,7 +89,7 @@ class Team:
                 *(_binding(name, role) for name, role in GRANTS.items()),
             ]
         )
-        self.kubectl("wait", "--for=condition=Ready", f"baseline/{BASELINE}", "--timeout=60s")
+        self.kubectl("wait", "--for=condition=Ready", f"baseline/{BASELINE}", "--timeout=110s")
         self.start_agents()
 
     def start_agents(self) -> None:
@@ -98,7 +98,7 @@ class Team:
         authority = _object("v1", "ConfigMap", "anabranch-authority", data={"ca.crt": self.release.authority()})
         agents = [self._pod(name) for name, role in GRANTS.items() if role == "anabranch-agent"]
         self.release.cluster.apply([authority, *agents])
-        self.kubectl("wait", "--for=condition=Ready", "pods", "--all", "--timeout=90s")
+        self.kubectl("wait", "--for=condition=Ready", "pods", "--all", "--timeout=110s")
 
     def kubectl(self, *arguments: str) -> str:
         """Runs kubectl in the team's namespace."""
@@ -135,7 +135,7 @@ class Team:
 
     def wait_for(self, resource: str, condition: str) -> None:
         """Waits for a condition of an object, as a script would."""
-        self.kubectl("wait", f"--for=condition={condition}", resource, "--timeout=90s")
+        self.kubectl("wait", f"--for=condition={condition}", resource, "--timeout=110s")
 
     def published(self, agent: str, branch: str, sequence: int) -> None:
         """Waits until a batch is."""

@@ -31,9 +31,9 @@ def starting(folder):
 
 
 def wait_until(condition):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not condition():
-        assert time.monotonic() < deadline
+        assert time.monotonic() < deadline, "it never came"
         time.sleep(0.01)
 
 

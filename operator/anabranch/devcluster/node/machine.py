@@ -41,6 +41,9 @@ IMAGE_PROGRAMS: Final[Mapping[str, str]] = {"buildah": "buildah", "mmdebstrap": 
 NAMESPACES: Final = ("--mount", "--net", "--pid")
 """A node's own, as unshare and nsenter name them."""
 
+PATIENT: Final = ("--option=Acquire::Retries=3", "--option=DPkg::Lock::Timeout=300")
+"""Options of apt-get: a download that breaks off is tried again, and another installation is waited for."""
+
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/lib/cni"
 
 
@@ -89,8 +92,8 @@ def install(programs: Mapping[str, str], *, say: Say) -> None:
     say(f"installing Debian packages on this machine: {' '.join(packages)}")
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     for command in (
-        ["apt-get", "update", "--quiet"],
-        ["apt-get", "install", "--quiet", "--yes", "--no-install-recommends", *packages],
+        ["apt-get", *PATIENT, "update", "--quiet"],
+        ["apt-get", *PATIENT, "install", "--quiet", "--yes", "--no-install-recommends", *packages],
     ):
         done = subprocess.run(
             command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
