@@ -18,6 +18,7 @@ from anabranch.api.measured import Measured
 from anabranch.api.people import _Counted
 from anabranch.identity.oidc import Issuer, OidcSettings, People
 from anabranch.model.errors import InvalidInputError
+from anabranch.telemetry.of_api import API
 from anabranch.web.app import create
 from anabranch.web.login import LOGIN, LOGIN_SECONDS, SESSION, Login, LoginGate
 from anabranch.web.sessions import Sealing
@@ -354,6 +355,43 @@ async def test_a_login_under_way_when_the_issuer_goes_may_be_gone_on_with(browse
     assert (await come_back(browser, issuer, asked, code=code)).status_code == 303
     issuer.answers = dict.fromkeys(("/.well-known/openid-configuration", "/keys", "/token"), 503)
     assert (await browser.get("/ui/")).status_code == 200  # who is in stays in
+
+
+def logins() -> dict[str, float]:
+    """How many there were, by outcome."""
+    outcomes = ("let_in", "refused", "strange", "unavailable")
+    return {each: API.registry.get_sample_value("anabranch_logins_total", {"outcome": each}) or 0 for each in outcomes}
+
+
+async def test_logins_are_counted_by_what_became_of_them(browser, issuer):
+    before = logins()
+    await log_in(browser, issuer)
+    _, asked = await set_out(browser)
+    await come_back(browser, issuer, asked, code=None, error="access_denied")
+    await browser.get("/ui/callback", params={"code": "guessed", "state": "guessed"})
+    _, asked = await set_out(browser)
+    code = issuer.code("rosa", asked)
+    issuer.answers = {"/token": 502}
+    await come_back(browser, issuer, asked, code=code)
+    issuer.answers = {}
+    assert {outcome: count - before[outcome] for outcome, count in logins().items()} == {
+        "let_in": 1, "refused": 1, "strange": 1, "unavailable": 1,
+    }  # fmt: skip
+
+
+async def test_who_has_copied_a_session_has_it_until_its_end_or_until_its_key_is_withdrawn(replica, issuer):
+    """A session is kept nowhere but in the browser, so logging out ends it there alone; docs/security.md says so."""
+    async with browser_of(replica()) as browser:
+        await log_in(browser, issuer)
+        copied = browser.cookies[SESSION]
+        page = await browser.get(f"/ui{JOB}")
+        token = re.search(r'name="token" value="([0-9a-f]{64})"', page.text)[1]
+        await browser.post("/ui/logout", data={"token": token}, headers={"Origin": OURS})
+        assert SESSION not in browser.cookies
+    async with browser_of(replica(), cookies={SESSION: copied}) as thief:
+        assert (await thief.get("/ui/")).status_code == 200
+    async with browser_of(replica(b"another key of thirty-two bytes or more"), cookies={SESSION: copied}) as thief:
+        assert (await thief.get("/ui/")).status_code == 403
 
 
 async def test_a_secret_is_shown_as_the_issuer_wants_it_and_a_public_client_has_none(replica, issuer):

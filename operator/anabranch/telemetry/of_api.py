@@ -27,6 +27,14 @@ DECISIONS: Final = API.counter(
     "made",
 )
 
+LOGINS: Final = API.counter(
+    "logins_total",
+    "Logins at the issuer that came back to the review page, by outcome: somebody was let in (let_in), or refused for "
+    "what the issuer said or sent (refused), this browser had not set out for it (strange), or the issuer was away "
+    "(unavailable).",
+    "outcome",
+)
+
 STANDBY_READS: Final = API.counter(
     "standby_reads_total",
     "Reads that a standby may answer, by outcome: it did (standby), or the primary had to, because it did not have the "

@@ -22,6 +22,7 @@ from starlette.routing import Route
 from anabranch.identity import Caller
 from anabranch.identity.oidc.issuer import IssuerUnavailableError
 from anabranch.model.errors import AnabranchError, ForbiddenError, UnauthenticatedError
+from anabranch.telemetry.of_api import LOGINS
 from anabranch.web.guard import Visitor, form
 from anabranch.web.sessions import Sealing
 from anabranch.web.visit import notice, problem
@@ -162,11 +163,14 @@ class LoginGate:
             secret = base64.b64encode(secrets.token_bytes(32)).decode()
             sealed = self._sessions.seal({"name": caller.username, "groups": caller.groups, "secret": secret})
         except IssuerUnavailableError as error:
+            LOGINS.labels("unavailable").inc()
             return problem(error, base=self._base, person="")
         except AnabranchError as error:
+            LOGINS.labels("strange" if isinstance(error, NotYoursError) else "refused").inc()
             _log.info("nobody was let in", code=error.code, reason=error.detail)
             answer = self._notice("refused", status=403, reason=error.detail)
         else:
+            LOGINS.labels("let_in").inc()
             answer = RedirectResponse(f"{self._base}{way['to']}", status_code=303)
             _keep(answer, SESSION, sealed, seconds=self._settings.session_minutes * 60)
         _drop(answer, LOGIN)
