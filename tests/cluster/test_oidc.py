@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 SCREENSHOTS = Path(__file__).parents[2] / "artifacts" / "screenshots"
 API = "with-people"
-KEYS = [FAILURE, "runbooks/token"]
+KEYS = [FAILURE, "runbooks/token", "runbooks/page"]
 SESSION_KEY = secrets.token_urlsafe(32)
 
 
@@ -118,6 +118,25 @@ async def test_a_person_decides_by_a_token_of_the_issuer_with_the_grants_of_thei
             return record if record.content == RIVAL_FIX else None
 
         await eventually(published)
+
+
+async def test_no_token_opens_a_page_however_good_it_is_elsewhere(memory, issuer):
+    """The pages know sessions alone: to whom has taken a token from an agent, or from a person, they are shut."""
+    agent = memory.account("reader", "anabranch-reviewer")
+    conflict = await reviewing.conflict(memory, "runbooks/page")
+    at = f"/ui/jobs/{memory.namespace}/{conflict.job.name}"
+    requests = [("GET", "/ui/"), ("GET", at), ("POST", at), ("GET", f"/ui/baselines/{memory.namespace}/x")]
+    tokens = {"agent": agent, "person": issuer.token("rosa"), "late": issuer.token("rosa", exp=1), "forged": "forged"}
+    async with AnabranchClient(memory.url) as client:
+        for method, path in requests:
+            stranger = await client._http.request(method, path)
+            assert stranger.status_code == 403, path
+            for who, token in tokens.items():
+                for headers in ({"Authorization": f"Bearer {token}"}, {"Cookie": f"__Host-anabranch={token}"}):
+                    answer = await client._http.request(method, path, headers=headers)
+                    assert (answer.status_code, answer.text) == (403, stranger.text), (method, path, who)
+                    assert FAILURE not in answer.text
+                    assert conflict.key not in answer.text
 
 
 async def test_agents_are_served_while_the_issuer_is_away(memory, issuer):
