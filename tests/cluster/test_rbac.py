@@ -220,10 +220,13 @@ def test_the_operator_holds_what_it_needs_and_writes_no_spec_but_that_of_jobs(in
         *(("", kind, verb) for kind in ("configmaps", "namespaces") for verb in ("get", "list", "watch")),
         ("events.k8s.io", "events", "create"),
         ("apiextensions.k8s.io", "customresourcedefinitions", "watch"),
-        ("admissionregistration.k8s.io", "validatingadmissionpolicies", "watch"),
-        ("admissionregistration.k8s.io", "validatingadmissionpolicybindings", "watch"),
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies", "list"),
+        ("admissionregistration.k8s.io", "validatingadmissionpolicybindings", "list"),
         ("authorization.k8s.io", "subjectaccessreviews", "create"),
     }
+    assert ("admissionregistration.k8s.io", "validatingadmissionpolicies", "watch") not in rights(
+        installed, "default", f"--as={user}"
+    )
     assert ("events.k8s.io", "events", "patch") not in rights(installed, "default", f"--as={user}")
     lease = {"group": "coordination.k8s.io", "name": LEASE}
     assert allowed(installed, user, DEFAULT_NAMESPACE, "leases", "update", **lease)
