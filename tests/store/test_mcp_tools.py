@@ -7,7 +7,7 @@ from tests.store.building import version
 from tests.store.working import RUN
 from tests.store.world import AGENTS
 
-from anabranch.mcp import agents, conflicts
+from anabranch.mcp import conflicts, on_branch
 from anabranch.mcp.arguments import CompleteRun, FollowUpdates, ViewConflicts
 from anabranch.model.errors import NotFoundError
 
@@ -18,7 +18,7 @@ AT = {"namespace": AGENTS, "branch": RUN.name}
 async def client(place, monkeypatch):
     client = await place.served.client()
     await client.create_branch(AGENTS, RUN)
-    monkeypatch.setattr(agents, "ANSWER_BYTES", 1_000)
+    monkeypatch.setattr(on_branch, "ANSWER_BYTES", 1_000)
     monkeypatch.setattr(conflicts, "BYTES", 1_000)
     return client
 
@@ -28,10 +28,10 @@ async def test_updates_end_early_where_they_are_large_and_the_next_call_goes_on(
     await place.publish(*(version(key, key * 100) for key in keys))
     seen, after = [], None
     while True:
-        given = await agents.follow_updates(client, FollowUpdates(**AT, after=after, limit=100))
+        given = await on_branch.follow_updates(client, FollowUpdates(**AT, after=after, limit=100))
         if not given.updates:
             break
-        assert len(given.updates) <= agents._AT_ONCE
+        assert len(given.updates) <= on_branch._AT_ONCE
         assert all(update.fact.content == update.event.key * 100 for update in given.updates)
         seen += [update.event.key for update in given.updates]
         after = given.cursor
@@ -53,5 +53,5 @@ async def test_conflicts_end_early_where_they_are_large_and_the_next_call_goes_o
 
 async def test_a_run_is_not_closed_with_a_checkpoint_that_there_is_not(client):
     with pytest.raises(NotFoundError, match="no checkpoint 'cp-1'"):
-        await agents.complete_run(client, CompleteRun(**AT, checkpoint_id="cp-1"))
+        await on_branch.complete_run(client, CompleteRun(**AT, checkpoint_id="cp-1"))
     assert (await client.branch(AGENTS, RUN.name)).phase == "Active"
