@@ -13,7 +13,7 @@ from anabranch.api import parts
 from anabranch.api.settings import Settings
 from anabranch.chart.values import ChartValues
 from anabranch.controllers.configuration import Configuration
-from anabranch.controllers.operator import CONNECTIONS
+from anabranch.controllers.opening import CONNECTIONS
 from anabranch.model.limits import ARCHIVE_BYTES, LINE_RECORDS
 from anabranch.store.database import Database
 

@@ -30,18 +30,17 @@ from anabranch.controllers.expiry import Expiry
 from anabranch.controllers.guarding import GuardFollower
 from anabranch.controllers.health import Health
 from anabranch.controllers.homes import Homes
+from anabranch.controllers.opening import opened
 from anabranch.controllers.projector import Projector
 from anabranch.controllers.reach import Reach
 from anabranch.controllers.reconciler import Reconciler
 from anabranch.controllers.services import controllers
-from anabranch.controllers.settings import WORKERS
 from anabranch.controllers.sweep import Scope, Sweep
 from anabranch.controllers.tasks import background, first, signals
 from anabranch.controllers.visits import Visits
 from anabranch.controllers.wake import Able, WakeQueue, listen
 from anabranch.controllers.workers import Workers
 from anabranch.identity import Grants
-from anabranch.kube.client import KubeClient
 from anabranch.kube.guard import ReviewGuard
 from anabranch.kube.leader import Leadership, Pace
 from anabranch.model.errors import AnabranchError
@@ -49,30 +48,25 @@ from anabranch.model.stores import DEFAULT_STORE
 from anabranch.runtime import settle
 from anabranch.search import embedding
 from anabranch.store import migrate
-from anabranch.store.database import Database
-from anabranch.store.remote import Remote
 from anabranch.telemetry import common
 from anabranch.telemetry.exporting import exported
 from anabranch.telemetry.listener import listening as inner_port
 from anabranch.telemetry.of_operator import OPERATOR_SHOWN
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from anabranch.controllers.settings import Settings
+    from anabranch.kube.client import KubeClient
     from anabranch.kube.kinds import OwnName
     from anabranch.search.embedding import Embedder
+    from anabranch.store.database import Database
 
 _log = structlog.get_logger(__name__)
 
 _GRACE_SECONDS: Final = 5.0
 _PATIENCE_LEASES: Final = 2
 """Leases' durations for which a leader may be without Postgres: a failover ends within that, as a rule."""
-
-CONNECTIONS: Final = 20
-"""To Postgres at most with the usual number of workers, besides the one that listens and the one for signs of life.
-Each further worker has another one: however many of them wait in Postgres, the looks that find new work do not wait for
-them."""
 
 
 async def run(settings: Settings, *, stop: asyncio.Event | None = None) -> None:
@@ -89,7 +83,7 @@ async def run(settings: Settings, *, stop: asyncio.Event | None = None) -> None:
     configuration = Configuration.read(settings.config)
     embedder = None if settings.embedder is None else embedding.load(settings.embedder)
     common.describe(schema=migrate.head())
-    async with exported("anabranch-operator"), _opened(settings) as (db, agents, kube):
+    async with exported("anabranch-operator"), opened(settings) as (db, agents, kube):
         while not stop.is_set():
             process = _Process(
                 settings, db=db, agents=agents, kube=kube, configuration=configuration, embedder=embedder
@@ -301,36 +295,3 @@ class _NotTheirs(frozenset["asyncio.Task[Any]"]):
 
     def __contains__(self, _task: object) -> bool:
         return True
-
-
-@contextlib.asynccontextmanager
-async def _opened(settings: Settings) -> AsyncIterator[tuple[Database, Database, KubeClient]]:
-    """The database, with the schema of this release, that of agents, which may be another one, and the API server."""
-    connections = CONNECTIONS + max(0, settings.workers - WORKERS)
-    db = await Database.open(settings.dsn, application_name="anabranch-operator", max_size=connections)
-    try:
-        async with db.connection() as conn:
-            await migrate.check(conn)
-        async with _agents(settings, db) as agents:
-            kube = await KubeClient.open(settings.kubeconfig)
-            try:
-                yield db, agents, kube
-            finally:
-                await kube.close()
-    finally:
-        await db.close()
-
-
-@contextlib.asynccontextmanager
-async def _agents(settings: Settings, own: Database) -> AsyncIterator[Database]:
-    """The database of agents, which another store's operator goes to now and then, and need not find there."""
-    if settings.agents_dsn is None:
-        yield own
-        return
-    db = await Remote.open(
-        settings.agents_dsn, application_name=f"anabranch-operator {settings.store}", min_size=0, max_size=4
-    )
-    try:
-        yield db
-    finally:
-        await db.close()
