@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from anabranch.controllers import reconciler as module
+from anabranch.controllers import retries
 from anabranch.controllers.keys import Key
 from anabranch.controllers.reconciler import Controller, Reconciler
 from anabranch.controllers.status import Seen, occurrences, waiting_status
@@ -64,7 +65,7 @@ def a_body(*, generation=1, observed=-1, deleted=False, visit=True):
 def world(monkeypatch):
     world = World()
     monkeypatch.setattr(module.drift, "rewind", world.rewind)
-    monkeypatch.setattr(module.backoff, "delay", lambda *_, **__: 0.01)
+    monkeypatch.setattr(retries.backoff, "delay", lambda *_, **__: 0.01)
     return world
 
 

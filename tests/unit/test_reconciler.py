@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from anabranch.controllers import reconciler as module
+from anabranch.controllers import retries
 from anabranch.controllers.configmaps import ConfigMapFollower
 from anabranch.controllers.keys import Key
 from anabranch.controllers.reconciler import Controller, Reconciler
@@ -73,7 +74,7 @@ def cluster(monkeypatch):
     fake = Cluster()
     monkeypatch.setattr(module.waiting, "upsert", fake.upsert)
     monkeypatch.setattr(module.waiting, "delete", fake.delete)
-    monkeypatch.setattr(module.backoff, "delay", lambda *_, **__: 0.01)
+    monkeypatch.setattr(retries.backoff, "delay", lambda *_, **__: 0.01)
     return fake
 
 

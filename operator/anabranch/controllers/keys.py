@@ -16,3 +16,8 @@ class Key:
     kind: OwnName
     namespace: str
     name: str
+
+    def named(self) -> dict[str, str]:
+        """The members by which logs and traces tell of it."""
+        name = {"Baseline": "baseline", "Branch": "branch", "ConsolidationJob": "job"}[self.kind]
+        return {"namespace": self.namespace, name: self.name}

@@ -1,14 +1,12 @@
 """One reconcile for each kind, whoever asks for it: the watch, the wake queue, or a changed ConfigMap.
 
-An object is reconciled by one task at a time, and again later when that failed, always from its newest state. Retries
-are kept here and not by kopf, which would write an annotation for each; after a restart every object is seen anew, so
-nothing is lost with them.
+An object is reconciled by one task at a time, and again later when that failed (see `retries`), always from its newest
+state.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -16,11 +14,12 @@ from weakref import WeakValueDictionary
 
 import structlog
 
+from anabranch.controllers import retries
 from anabranch.controllers.homes import Homes
 from anabranch.controllers.keys import Key
 from anabranch.controllers.resuming import Resuming
+from anabranch.controllers.retries import Retries
 from anabranch.controllers.strays import Strays, is_doubled
-from anabranch.domain import backoff
 from anabranch.model.errors import AnabranchError, InvalidInputError
 from anabranch.store import drift, waiting
 from anabranch.telemetry import logs, tracing
@@ -40,7 +39,6 @@ INVALID_SPEC: Final = "InvalidSpec"
 STORE_UNKNOWN: Final = "StoreUnknown"
 _STALLS: Final = {INVALID_SPEC, STORE_UNKNOWN}
 _PARALLEL: Final = 16
-_LONGEST_RETRY_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -94,8 +92,7 @@ class Reconciler:
         self._strays = Strays(db)
         self._running = asyncio.Semaphore(_PARALLEL)
         self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
-        self._failures: dict[Key, int] = {}
-        self._retries: dict[Key, asyncio.Task[None]] = {}
+        self._retries = Retries(self.revisit)
         self._newest: dict[str, int] = {}
 
     async def noticed(self, kind: OwnName, body: Mapping[str, Any]) -> None:
@@ -142,7 +139,7 @@ class Reconciler:
             if uid is not None and (body is None or body["metadata"]["uid"] != uid):
                 await self.gone(key, uid)
         except AnabranchError as error:
-            self._try_again(key, error)
+            self._retries.failed(key, error)
             return
         if body is not None:
             await self._attempt(key, body)
@@ -150,7 +147,7 @@ class Reconciler:
     async def gone(self, key: Key, uid: str) -> None:
         """Note that the resource of a uid is deleted; tries again until Postgres has it."""
         self._newest.pop(uid, None)
-        self._failures.pop(key, None)
+        self._retries.settled(key)
         self._homes.forget(key)
         self._strays.forget(uid)
         for attempt in range(1, 1_000):
@@ -159,8 +156,8 @@ class Reconciler:
                     await self._controllers[key.kind].forget(key, uid)
                 self._changed()
             except AnabranchError as error:
-                _log.warning("deletion not noted yet", **_named(key), error=str(error))
-                await asyncio.sleep(_delay(attempt))
+                _log.warning("deletion not noted yet", **key.named(), error=str(error))
+                await asyncio.sleep(retries.delay(attempt))
             else:
                 return
 
@@ -171,14 +168,14 @@ class Reconciler:
 
     def will_retry(self, key: Key) -> bool:
         """Whether an object is going to be reconciled again by itself, since that failed."""
-        return key in self._retries
+        return self._retries.awaits(key)
 
     async def close(self) -> None:
         """Drop the retries that are still to come."""
-        retries = [*self._retries.values(), *self._revisits]
-        for retry in retries:
-            retry.cancel()
-        await asyncio.gather(*retries, return_exceptions=True)
+        revisits = [*self._revisits]
+        for revisit in revisits:
+            revisit.cancel()
+        await asyncio.gather(*self._retries.drop(), *revisits, return_exceptions=True)
 
     async def _leave(self, kind: OwnName, body: Mapping[str, Any]) -> None:
         """Leave an object alone that says whose it is; what there is of it here is let go of. Never fails."""
@@ -188,7 +185,7 @@ class Reconciler:
         try:
             is_here = await self._strays.is_here(kind, body)
         except AnabranchError as error:
-            self._try_again(key, error)
+            self._retries.failed(key, error)
             return
         if is_here:
             await self._attempt(key, body)
@@ -200,7 +197,7 @@ class Reconciler:
         if held is None:
             return
         if is_doubled(key.kind, body, held):
-            _log.warning("another store has it: what is here of it is given up", **_named(key), id=held.id)
+            _log.warning("another store has it: what is here of it is given up", **key.named(), id=held.id)
             await self._controllers[key.kind].forget(key, uid)
         elif held.waits:
             # For as long as what it names was absent, it was nobody's.
@@ -208,17 +205,17 @@ class Reconciler:
                 await waiting.delete(conn, namespace=key.namespace, kind=key.kind, name=key.name, uid=uid)
 
     async def _attempt(self, key: Key, body: Mapping[str, Any]) -> None:
-        with logs.bound(**_named(key)), tracing.begun(f"reconcile {key.kind}", **_named(key)):
+        with logs.bound(**key.named()), tracing.begun(f"reconcile {key.kind}", **key.named()):
             try:
                 async with self._lock(key), self._running:
                     await self._timed(key, body)
             except AnabranchError as error:
-                self._try_again(key, error)
+                self._retries.failed(key, error)
             except Exception as error:  # noqa: BLE001  (a defect in one object's handling must not stop the others')
                 _log.exception("reconciling failed")
-                self._try_again(key, error)
+                self._retries.failed(key, error)
             else:
-                self._failures.pop(key, None)
+                self._retries.settled(key)
             self._changed()
 
     async def _timed(self, key: Key, body: Mapping[str, Any]) -> None:
@@ -254,7 +251,7 @@ class Reconciler:
         try:
             resource = controller.resource.parse(body)
         except InvalidInputError as error:
-            _log.error("spec not understood", **_named(key), error=str(error))
+            _log.error("spec not understood", **key.named(), error=str(error))
             await self._stall(key, body, INVALID_SPEC, str(error))
             return
         await controller.reconcile(resource)
@@ -269,7 +266,7 @@ class Reconciler:
         self._newest.pop(metadata["uid"], None)
         async with self._db.connection() as conn:
             await drift.rewind(conn, **vars(key), uid=metadata["uid"], generation=metadata["generation"])
-        _log.warning("spec was set back", **_named(key), generation=metadata["generation"])
+        _log.warning("spec was set back", **key.named(), generation=metadata["generation"])
 
     def _look_again(self, key: Key) -> None:
         """See to what named an object while it was absent."""
@@ -295,21 +292,6 @@ class Reconciler:
                 needs_name=key.name,
                 due_in=None,
             )
-
-    def _try_again(self, key: Key, error: Exception) -> None:
-        self._failures[key] = attempt = self._failures.get(key, 0) + 1
-        seconds = _delay(attempt)
-        _log.warning("will reconcile again", **_named(key), seconds=round(seconds, 1), error=str(error))
-        if key not in self._retries:
-            task = asyncio.create_task(self._retry(key, seconds), name=f"retry {key}")
-            self._retries[key] = task
-
-    async def _retry(self, key: Key, seconds: float) -> None:
-        try:
-            await asyncio.sleep(seconds)
-        finally:
-            del self._retries[key]
-        await self.revisit(key)
 
     def _lock(self, key: Key) -> asyncio.Lock:
         return self._locks.setdefault(key, asyncio.Lock())
@@ -341,12 +323,3 @@ def _unknown(store: str) -> str:
         f"This installation has no store {store}: nothing is done. Have it added to the chart's `stores`; or, if"
         " nothing lies in it, delete this and make it anew with another name in spec.store."
     )
-
-
-def _delay(attempt: int) -> float:
-    return backoff.delay(attempt, chance=random.random(), limit=_LONGEST_RETRY_SECONDS)  # noqa: S311  (jitter)
-
-
-def _named(key: Key) -> dict[str, str]:
-    name = {"Baseline": "baseline", "Branch": "branch", "ConsolidationJob": "job"}[key.kind]
-    return {"namespace": key.namespace, name: key.name}
