@@ -47,7 +47,10 @@ def store():
                 httpx.get(f"{url}/moto-api/data.json")
                 break
             except httpx.ConnectError:
+                assert process.poll() is None, "the store has ended"
                 time.sleep(0.05)
+        else:
+            pytest.fail("the store does not listen")
         anybody = {"endpoint_url": url, "aws_access_key_id": "x", "aws_secret_access_key": "x", "region_name": "eu"}
         iam = boto3.client("iam", **anybody)
         iam.create_user(UserName="operator")

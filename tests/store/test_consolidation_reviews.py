@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from tests.store.branching import blocked
 from tests.store.world import AGENTS, AUTOMATIC, World, decisions
 
 from anabranch.consolidation import holding, jobs, review, showing
@@ -251,7 +252,7 @@ async def test_a_decision_that_comes_while_its_candidate_is_split_off_is_told_so
 
     async def decided_meanwhile(conn, **what):
         late.append(asyncio.create_task(desk.decide(BOB, [other])))
-        await asyncio.sleep(0.2)
+        await blocked(db, late[0])
         return await move(conn, **what)
 
     monkeypatch.setattr(candidates, "move", decided_meanwhile)

@@ -80,7 +80,7 @@ class Place:
         self.proposer = self.process()
 
     def process(self, **settings):
-        known = {"url": self.model.url, "model": "m", "timeoutSeconds": 5, **settings}
+        known = {"url": self.model.url, "model": "m", "timeoutSeconds": 60, **settings}
         return Proposer({"small": ModelEndpoint.model_validate(known)})
 
     async def baseline(self, *, review=None, generation=1, **texts):

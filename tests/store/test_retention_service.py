@@ -103,9 +103,10 @@ async def test_one_process_has_a_line_at_a_time_and_each_line_has_its_turn(world
 async def test_the_line_of_a_process_that_died_comes_up_again(world):
     line = (await world.import_documents({"a": "1"})).line.line
     async with world.db.connection() as conn:
-        assert (await turns.claim(conn, hold=timedelta(milliseconds=50))).line == line
+        assert (await turns.claim(conn, hold=timedelta(minutes=10))).line == line
+    assert timedelta(minutes=9) < await due_in(world, line) <= timedelta(minutes=10)
     assert not await retention.turn(world.db)
-    await asyncio.sleep(0.06)
+    await let_time_pass(world, line)
     assert await retention.turn(world.db)
 
 

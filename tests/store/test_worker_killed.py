@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import sys
 from collections import Counter
@@ -47,7 +48,9 @@ async def test_nothing_acknowledged_is_lost_and_nothing_happens_twice(place):
     await worker.sync()
     await worker._file.write(count_applied)
     await place.close(worker)
-    for round_ in range(ROUNDS):
+    for round_ in itertools.count():
+        if round_ >= ROUNDS and submitted:  # a machine that is busy elsewhere may let one be killed too soon
+            break
         others = asyncio.create_task(publish(place, published, round_))
         for what, where, number in await until_killed(place, first=first, seconds=chance.uniform(0.1, 0.6)):
             (written if what == "wrote" else submitted)[int(where)] = int(number)
