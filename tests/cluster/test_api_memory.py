@@ -38,10 +38,11 @@ async def revoke(place, account):
 async def test_a_deleted_role_binding_ends_a_stream_and_a_poll_of_events_within_five_seconds(place):
     agent = await place.client("hears", "anabranch-agent")
     events = f"/v1/namespaces/{place.namespace}/agents/hears/default/events"
-    parser, ended = Parser(), []
+    parser, ended, live = Parser(), [], asyncio.Event()
 
     async def stream():
         async with agent._http.stream("GET", events, headers={"Accept": "text/event-stream"}, timeout=60) as answer:
+            live.set()
             async for piece in answer.aiter_bytes():
                 ended.extend(json.loads(one.data) for one in parser.feed(piece) if one.event == "end")
         return time.monotonic()
@@ -52,7 +53,8 @@ async def test_a_deleted_role_binding_ends_a_stream_and_a_poll_of_events_within_
         return time.monotonic(), caught.value
 
     streaming, polling = asyncio.create_task(stream()), asyncio.create_task(poll())
-    await asyncio.sleep(1)
+    await live.wait()
+    await asyncio.sleep(1)  # and the poll waits too
     await revoke(place, "hears")
     began = time.monotonic()
     stream_ended, (poll_ended, error) = await asyncio.gather(streaming, polling)
@@ -72,7 +74,7 @@ async def test_a_deleted_role_binding_ends_a_stream_and_a_poll_of_events_within_
         except ForbiddenError:  # that it was missing is remembered for a moment
             return None
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (found := await claimed()):  # noqa: ASYNC110  (nothing tells it)
             await asyncio.sleep(0.2)
     assert [event.attempts for event in found] == [1], "neither of them took it without the grant"

@@ -166,7 +166,7 @@ async def test_watches_that_stall_are_begun_anew(proxy, place):
     assert await forks(place, "before") < allowed(5)
     proxy.stall()
     assert await forks(place, "stalled") < allowed(PACE.idle + 10)
-    assert await answer(proxy, "/healthz", 200)
+    assert await eventually(lambda: answer(proxy, "/healthz", 200), within=allowed(PACE.idle))
 
 
 async def test_watches_that_break_are_begun_anew(proxy, place):

@@ -162,9 +162,15 @@ def test_what_happened_is_told_once_as_an_event(stack, namespace):
     make_branches(stack, namespace)
     stack.stop("operator")
     stack.start_operator()
-    events = stack.cluster.get("events.events.k8s.io", f"--namespace={namespace}")["items"]
-    told = Counter((event["reason"], event["regarding"]["name"]) for event in events)
-    assert told == Counter({("Imported", "kb"): 1, **{("Forked", name): 1 for name in RUNS}})
+    wanted = Counter({("Imported", "kb"): 1, **{("Forked", name): 1 for name in RUNS}})
+    deadline = time.monotonic() + 60
+    while True:  # each is told behind the status that a test waits for
+        events = stack.cluster.get("events.events.k8s.io", f"--namespace={namespace}")["items"]
+        told = Counter((event["reason"], event["regarding"]["name"]) for event in events)
+        if told >= wanted or time.monotonic() > deadline:
+            break
+        time.sleep(0.2)
+    assert told == wanted
 
 
 def test_statuses_that_a_backup_has_set_back_are_written_anew_and_no_others(stack, namespace):

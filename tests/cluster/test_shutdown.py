@@ -81,7 +81,8 @@ async def test_an_operator_that_is_told_to_end_gives_back_all_that_it_holds_and_
 async def test_an_api_that_is_told_to_end_is_unready_first_and_answers_what_it_has_begun_to_read(stack, place):
     agent = await place.client("agent", "anabranch-agent")
     branch = await place.branch(agent)
-    await asyncio.to_thread(stack.start_api, "leaving")
+    # Long enough to be seen, on a busy machine too.
+    await asyncio.to_thread(lambda: stack.start_api("leaving", ANABRANCH_DRAIN_SECONDS="3"))
     url = stack.url("leaving")
     address = urlsplit(url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)

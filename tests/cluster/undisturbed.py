@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 import urllib.request
+from http.client import HTTPException
 from typing import TYPE_CHECKING
 
 import asyncpg
@@ -36,6 +37,8 @@ OF_THE_DATABASE = """
     UNION ALL SELECT 'function ' || oid::regprocedure FROM pg_proc WHERE pronamespace = 'public'::regnamespace
     UNION ALL SELECT 'trigger ' || tgname FROM pg_trigger WHERE NOT tgisinternal
 """
+
+OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 LEADS_WITHIN = 40.0
 """Seconds until the operator leads: those of the Lease of one that was killed, and some more."""
@@ -66,9 +69,9 @@ def await_leader(stack: Stack) -> None:
 
 def _leads(stack: Stack) -> bool:
     try:
-        with urllib.request.urlopen(f"{stack.inner_url('operator')}/readyz", timeout=5) as answer:
+        with OPENER.open(f"{stack.inner_url('operator')}/readyz", timeout=5) as answer:
             return bool(json.load(answer)["leading"])
-    except OSError:
+    except (OSError, HTTPException):
         return False
 
 

@@ -6,6 +6,7 @@ ANABRANCH_E2E=require makes that a failure. ANABRANCH_IMAGE names a saved image 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from dataclasses import dataclass
@@ -51,6 +52,19 @@ def pytest_collection_modifyitems(items):
     for item in mine:
         item.add_marker(pytest.mark.timeout(TIMEOUT))
     items.sort(key=lambda item: (item in mine and "node_cluster" in item.fixturenames, *_place_in_life(item)))
+
+
+def pytest_collection_finish(session):
+    """Builds what a node is made of before any test's clock runs: that takes minutes, once on a machine."""
+    wanted = any("node_programs" in item.fixturenames for item in session.items)
+    if wanted and not session.config.option.collectonly and not node.available():
+        with contextlib.suppress(DevclusterError):  # the fixture tells of it
+            _make_node(session.config.get_terminal_writer().line)
+
+
+def _make_node(say: Callable[[str], None]) -> None:
+    machine.install(machine.PROGRAMS, say=say)
+    binaries.ensure(binaries.PROGRAMS, say=say)
 
 
 def _place_in_life(item):

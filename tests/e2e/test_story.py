@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import subprocess
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -97,13 +96,13 @@ def reached(release: Release) -> Iterator[dict[str, str]]:
     """How people reach the API from their machine: the environment of their commands."""
     authority = release.folder / "ca.crt"
     authority.write_text(release.authority())
-    with closing(socket.create_server(("127.0.0.1", 0))) as server:
-        port = server.getsockname()[1]
-    target = ("port-forward", "service/anabranch-api", f"{port}:443", f"--namespace={NAMESPACE}")
+    target = ("port-forward", "service/anabranch-api", ":443", f"--namespace={NAMESPACE}")  # kubectl chooses a port
     command = [release.cluster.kubectl_path, f"--kubeconfig={release.cluster.kubeconfig}", *target]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
-            assert "Forwarding" in process.stdout.readline()
-            yield {"ANABRANCH_URL": f"https://localhost:{port}", "SSL_CERT_FILE": str(authority)}
+            said = process.stdout.readline()
+            port = re.search(r"Forwarding from \S+:(\d+) ->", said)
+            assert port, said
+            yield {"ANABRANCH_URL": f"https://localhost:{port[1]}", "SSL_CERT_FILE": str(authority)}
         finally:
             process.kill()

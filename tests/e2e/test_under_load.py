@@ -10,7 +10,7 @@ def test_the_api_rolls_under_load_without_a_failed_batch(release, team):
     old = set(release.pods("api"))
     with team.load("rolled") as load:
         release.kubectl("rollout", "restart", "deployment/anabranch-api")
-        release.kubectl("rollout", "status", "deployment/anabranch-api", "--timeout=120s")
+        release.kubectl("rollout", "status", "deployment/anabranch-api", "--timeout=240s")
         until("the end of the old pods", lambda: not old & set(release.pods("api")))
     assert load.report["failed"] == {}
     # A connection that ends with its pod may end in the moment in which it is used again; no answer is an error.
@@ -26,12 +26,13 @@ def test_work_goes_on_when_pods_are_killed_and_nothing_is_published_twice(releas
             until(f"the end of {victim}", lambda gone=victim, part=part: gone not in release.pods(part))
             release.ready()
         # As in a crash: nobody is waited for, and the log is replayed.
+        before = restarts(release)
         release.kubectl("exec", releases.DATABASE, "--", "pg_ctl", "stop", "--mode=immediate", "--no-wait")
-        until("the end of the database", lambda: restarts(release) == 1)
-        release.kubectl("wait", "--for=condition=Ready", f"pod/{releases.DATABASE}", "--timeout=90s")
+        until("the end of the database", lambda: restarts(release) > before)
+        release.kubectl("wait", "--for=condition=Ready", f"pod/{releases.DATABASE}", "--timeout=240s")
         # And by a new pod, which finds the volume.
         release.kubectl("delete", "pod", releases.DATABASE)
-        release.kubectl("rollout", "status", "statefulset/anabranch-database", "--timeout=90s")
+        release.kubectl("rollout", "status", "statefulset/anabranch-database", "--timeout=240s")
         release.ready()
     team.check_published_once(load)
 

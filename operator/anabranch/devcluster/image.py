@@ -40,6 +40,9 @@ CERTIFICATES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
 INSIDE: Final = "/run/build/ca-certificates.crt"
 """Where the build finds whom this machine trusts: not at the usual place, which the image takes its own from."""
 
+RETRIES: Final = '--aptopt=Acquire::Retries "3"'
+"""Of a download that breaks off."""
+
 ALONE: Final = ("unshare", "--mount", "--propagation=private")
 """In a mount namespace of its own: what a command mounts goes with it, however it ends."""
 
@@ -217,7 +220,7 @@ class _Buildah:
         say(f"making a base image of Debian {SUITE} with {BASE_PACKAGES}")
         archive = self._storage / "base.tar"
         sources = [str(SOURCES)] if SOURCES.exists() else []
-        options = ("--quiet", "--mode=root", "--variant=essential", "--dpkgopt=force-unsafe-io")
+        options = ("--quiet", "--mode=root", "--variant=essential", "--dpkgopt=force-unsafe-io", RETRIES)
         _run([*ALONE, "mmdebstrap", *options, f"--include={BASE_PACKAGES}", SUITE, str(archive), *sources])
         container = self.run("from", "scratch").strip()
         self.run("add", "--quiet", container, str(archive), "/")

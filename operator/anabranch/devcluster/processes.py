@@ -13,6 +13,7 @@ import signal
 import subprocess
 import time
 from dataclasses import asdict, dataclass
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -154,7 +155,7 @@ class Processes:
 
         Args:
             what: What is waited for, for the error.
-            ready: The condition; an OSError or a DevclusterError counts as not yet.
+            ready: The condition; an OSError, an HTTPException or a DevclusterError counts as not yet.
             names: The processes that it needs.
             timeout: Seconds.
 
@@ -168,7 +169,7 @@ class Processes:
             try:
                 if ready():
                     return
-            except (OSError, DevclusterError) as error:
+            except (OSError, HTTPException, DevclusterError) as error:
                 last = f" ({error})"
             ended = [name for name in names if not self.running(name)]
             if ended or time.monotonic() > deadline:

@@ -12,6 +12,7 @@ import secrets
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -251,7 +252,7 @@ def _becomes_ready(url: str) -> bool:
     """Whether a server says that it is ready, now or in a moment: an operator that begins to lead is not at first."""
     until = time.monotonic() + MOMENT
     while True:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, HTTPException):
             if answers(url):
                 return True
         if time.monotonic() >= until:
