@@ -99,6 +99,17 @@ async def test_a_branch_of_a_baseline_that_is_absent_or_not_granted_is_pending_w
         assert answer.headers["location"] == f"/v1/namespaces/{place.namespace}/branches/{pending.name}"
 
 
+async def test_a_branch_that_is_pending_is_asked_for_again_and_is_pending_still(place, agent, other):
+    wanted = request(baseline="absent").model_dump_json()
+    first, again = [await place.raw(agent, "POST", "branches", content=wanted) for _ in range(2)]
+    assert (first.status_code, again.status_code) == (202, 202), again.text
+    assert first.headers["location"] == again.headers["location"]
+    # Whose it is cannot be told yet, and what it waits for is told to nobody else.
+    others = await place.raw(other, "POST", "branches", content=wanted)
+    assert (others.status_code, others.json()["reason"]) == (202, "")
+    assert "absent" not in others.text
+
+
 async def test_what_the_api_server_refuses_of_a_branch_is_told(place, agent):
     with pytest.raises(InvalidInputError, match=r"spec\.task"):
         await agent.create_branch(place.namespace, request(task="é" * 1000))

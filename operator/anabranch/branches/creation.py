@@ -64,7 +64,7 @@ async def create(  # noqa: PLR0913  (the parts, who, where and what)
     Raises:
         InvalidInputError: If no ServiceAccount is named and the caller is none of that namespace.
         ForbiddenError: If the agent is another ServiceAccount, and the caller may not delegate to it.
-        ConflictError: If there is another Branch of that name.
+        ConflictError: If there is another Branch of that name, and it has forked.
         NotFoundError: If there is no such namespace.
     """
     account = request.service_account or _own_account(caller, namespace)
@@ -120,19 +120,20 @@ async def _forked(db: Database, namespace: str, name: str, uid: str) -> BranchRo
         pause = min(2 * pause, _LAST_PAUSE)
 
 
-async def _same(db: Database, namespace: str, spec: BranchSpec, name: str) -> BranchRow:
-    """The branch that the same request made before.
+async def _same(db: Database, namespace: str, spec: BranchSpec, name: str) -> BranchRow | BranchPending:
+    """The branch that the same request made before; pending while none can tell it from another's of that name.
 
     Raises:
-        ConflictError: If the Branch of that name is another, or cannot be told from another yet.
+        ConflictError: If it is another's.
     """
     deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
     while (row := await read.find(db, namespace=namespace, name=name)) is None:
-        if asyncio.get_running_loop().time() > deadline:
-            raise ConflictError(
-                f"There is a Branch {namespace}/{name} that has not forked yet.",
-                hint="If it is yours, wait and read it; else take another name.",
-                reason="AlreadyExists",
+        if await read.waits(db, namespace=namespace, name=name) or asyncio.get_running_loop().time() > deadline:
+            return BranchPending(
+                namespace=namespace,
+                name=name,
+                reason="",  # perhaps of somebody else's Branch
+                detail="There is a Branch of this name that has not forked yet: whose it is will show then.",
             )
         await asyncio.sleep(_LAST_PAUSE)
     if _asked(spec, namespace) != _made(row, spec):

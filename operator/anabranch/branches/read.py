@@ -47,6 +47,12 @@ async def forked(db: Database, *, namespace: str, name: str, uid: str) -> Branch
     return BranchPending(namespace=namespace, name=name, reason=wait.reason, detail=wait.message)
 
 
+async def waits(db: Database, *, namespace: str, name: str) -> bool:
+    """Whether the operator has looked at the Branch of a name, and it waits for something."""
+    async with db.connection() as conn:
+        return await waiting.get(conn, namespace=namespace, kind="Branch", name=name) is not None
+
+
 async def namespaces(db: Database) -> list[str]:
     """All namespaces that ever had a branch."""
     async with db.connection() as conn:

@@ -146,7 +146,7 @@ class BranchPending(Wire):
     namespace: str
     name: str
     phase: Literal["Pending"] = "Pending"
-    reason: str = Field(description="one word, such as BaselineUnavailable; empty while the operator has not seen it")
+    reason: str = Field(description="one word, such as BaselineUnavailable; empty while it is not known")
     detail: str
 
 

@@ -74,7 +74,10 @@ async def list_branches(
     summary="Create a branch",
     responses={
         200: {"model": BranchManifest, "description": "The same request made it before"},
-        202: {"model": BranchPending, "description": "Created, and not forked yet: look at `Location` again"},
+        202: {
+            "model": BranchPending,
+            "description": "Created, by this request or before, and not forked yet: look at `Location` again",
+        },
     },
     openapi_extra=_creating,
 )
