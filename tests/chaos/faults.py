@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.chaos import fault_network, fault_points, fault_processes, fault_servers, service
+from tests.chaos import fault_failover, fault_network, fault_points, fault_processes, fault_servers, service
 from tests.chaos.fault import Fault
 from tests.chaos.stage import APIS, OPERATORS
 
@@ -29,6 +29,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
     Fault("api paused", 1.0, fault_processes.pause(APIS, 5.0), alone="apis"),
     Fault("postgres crashed", 0.5, fault_servers.crash_postgres, alone="postgres"),
     Fault("postgres session killed", 0.6, fault_servers.kill_session, alone="postgres"),
+    Fault("primary lost", 0.5, fault_failover.fail_over, alone="postgres"),
     Fault("disk full", 0.4, fault_servers.fill_disk, alone="postgres"),
     Fault("kube-apiserver killed", 0.25, fault_servers.restart("kube-apiserver"), alone="control plane"),
     Fault("etcd killed", 0.15, fault_servers.restart("etcd"), alone="control plane"),

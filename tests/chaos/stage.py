@@ -75,6 +75,7 @@ class Stage:
         code: The source root that each process runs; none, or None: this one.
         starts: How often each process was started.
         primary: The Postgres server of the moment.
+        promotions: How often a standby was made to take the primary's place.
     """
 
     def __init__(self, stack: Stack, chance: random.Random) -> None:
@@ -89,6 +90,7 @@ class Stage:
         self.paused: set[str] = set()
         self.code: dict[str, Path | None] = {}
         self.primary = stack.server
+        self.promotions = 0
         self.starts = dict.fromkeys(PROCESSES, 0)
         self._starting = {name: threading.Lock() for name in PROCESSES}
         self._dead_since: dict[str, float] = {}
@@ -126,6 +128,8 @@ class Stage:
         await self.service.close()
         for wire in self.wires.values():
             await wire.close()
+        if self.primary.folder != self.stack.server.folder:  # the stack knows of the first one only
+            await asyncio.to_thread(self.primary.stop)
 
     # Processes.
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import random
 
-from tests.chaos import fault_processes
+import pytest
+from tests.chaos import fault_failover, fault_processes
+from tests.chaos.fault import GONE
 from tests.cluster.places import eventually
 
 from anabranch.manifests import LEASE
@@ -27,3 +31,43 @@ async def test_a_lease_that_is_taken_is_its_holders_no_more(stage):
     assert (await lease())["holderIdentity"] == fault_processes.NOBODY
     await eventually(held, within=60)
     assert (await lease())["leaseTransitions"] > before["leaseTransitions"]
+
+
+@pytest.mark.parametrize(("seed", "how"), [(1, "killed"), (0, "silent")])
+async def test_what_was_committed_when_the_primary_is_lost_is_there_and_everybody_finds_the_new_one(stage, seed, how):
+    await stage.run_code(None)
+    chance = random.Random(seed)
+    committed, before = [], stage.primary
+    async with stage.admin() as conn:
+        await conn.execute("CREATE TABLE IF NOT EXISTS written (number int)")
+
+    async def write():
+        while True:
+            with contextlib.suppress(*GONE):
+                async with stage.admin() as conn:
+                    for number in range(len(committed), len(committed) + 20):
+                        await conn.execute("INSERT INTO written VALUES ($1)", number, timeout=3)
+                        committed.append(number)
+            await asyncio.sleep(0.01)
+
+    writing = asyncio.create_task(write())
+    try:
+        what = await fault_failover.fail_over(stage, chance)
+    finally:
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
+    assert what is not None
+    assert how in what
+    assert stage.primary != before
+    async with stage.admin() as conn:
+        there = {row["number"] for row in await conn.fetch("SELECT number FROM written")}
+        await conn.execute("DROP TABLE written")
+    assert len(committed) > 1
+    assert set(committed) <= there
+
+    async def ready():
+        async with stage.admin() as conn:
+            found = await conn.fetch("SELECT DISTINCT application_name AS name FROM pg_stat_activity")
+            return len([row for row in found if row["name"].startswith("anabranch-")]) >= 2
+
+    await eventually(ready, within=60)

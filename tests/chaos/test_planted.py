@@ -11,6 +11,7 @@ from tests.chaos import plants
 from tests.chaos.episode import Episode
 from tests.chaos.faults import FAULTS
 from tests.chaos.stage import APIS, OPERATORS, PROCESSES
+from tests.pace import allowed
 
 BATCHES = 30
 """So many are handed in with two bugs,"""
@@ -27,7 +28,7 @@ PAIRS = list(
 )
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: "; ".join(bug.name for bug in pair))
 async def test_bugs_that_are_planted_are_found(stage, tmp_path, pair):
     code = plants.copy(tmp_path / "code")
@@ -36,6 +37,6 @@ async def test_bugs_that_are_planted_are_found(stage, tmp_path, pair):
     await stage.run_code(code, *PROCESSES)
     needed = [name for bug in pair for name in bug.faults]
     faults = [fault for fault in FAULTS if any(name in fault.name for name in needed)]
-    episode = Episode(stage, seed="planted", folder=tmp_path, faults=faults, patience=15.0)
+    episode = Episode(stage, seed="planted", folder=tmp_path, faults=faults, patience=allowed(15))
     report = await episode.run(MANY if faults else 0, batches=BATCHES)
     assert [bug.name for bug in pair if bug.rule not in report.wrong] == [], report
