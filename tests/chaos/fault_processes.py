@@ -1,4 +1,4 @@
-"""Faults of operators and replicas of the API, and of the leadership among operators."""
+"""Faults of operators and replicas of the API, of their clocks, and of the leadership among operators."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import json
 from typing import TYPE_CHECKING, Final
 
+from tests.chaos import clocks
 from tests.chaos.stage import PROCESSES
 
 from anabranch.devcluster.errors import DevclusterError
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
     from tests.chaos.fault import Inject
     from tests.chaos.stage import Stage
+
+JUMPS: Final = (-86_400.0, -5_400.0, -30.0, 30.0, 5_400.0, 86_400.0)
+"""Seconds, about which a clock goes wrong."""
 
 NOBODY: Final = "nobody"
 """Who is given a Lease that is taken from its holder."""
@@ -56,6 +60,21 @@ def pause(names: tuple[str, ...], longest: float) -> Inject:
         return f"{name} for {seconds:.1f} s"
 
     return inject
+
+
+async def jump(stage: Stage, chance: random.Random) -> str | None:
+    """Let the clock of a process be wrong for a while; both its going and its coming back are jumps."""
+    name = chance.choice(PROCESSES)
+    ahead = int(chance.choice(JUMPS) * chance.uniform(0.5, 2))
+    seconds = chance.uniform(0.5, 8)
+    if not stage.clocks or not stage.process(name):
+        return None
+    clocks.put(stage.stack.folder, name, ahead)
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        clocks.put(stage.stack.folder, name, 0)
+    return f"{name} by {ahead} s for {seconds:.1f} s"
 
 
 async def take_lease(stage: Stage, _chance: random.Random) -> str | None:

@@ -27,6 +27,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
     Fault("process ended", 0.8, fault_processes.end, alone="operators"),
     Fault("operator paused", 1.5, fault_processes.pause(OPERATORS, 11.0), alone="operators"),
     Fault("api paused", 1.0, fault_processes.pause(APIS, 5.0), alone="apis"),
+    Fault("clock jumps", 3.0, fault_processes.jump),
     Fault("postgres crashed", 0.5, fault_servers.crash_postgres, alone="postgres"),
     Fault("postgres session killed", 0.6, fault_servers.kill_session, alone="postgres"),
     Fault("primary lost", 0.5, fault_failover.fail_over, alone="postgres"),

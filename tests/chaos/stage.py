@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 import asyncpg
 import httpx
+from tests.chaos import clocks
 from tests.chaos.service import Service
 from tests.chaos.wires import Wire
 from tests.cluster.test_operator_killed import Crossing
@@ -76,6 +77,7 @@ class Stage:
         starts: How often each process was started.
         primary: The Postgres server of the moment.
         promotions: How often a standby was made to take the primary's place.
+        clocks: Whether processes have clocks that can be set.
     """
 
     def __init__(self, stack: Stack, chance: random.Random) -> None:
@@ -91,6 +93,7 @@ class Stage:
         self.code: dict[str, Path | None] = {}
         self.primary = stack.server
         self.promotions = 0
+        self.clocks = False
         self.starts = dict.fromkeys(PROCESSES, 0)
         self._starting = {name: threading.Lock() for name in PROCESSES}
         self._dead_since: dict[str, float] = {}
@@ -107,6 +110,7 @@ class Stage:
 
     async def open(self) -> None:
         """Put the processes behind their wires, and begin to stand by for them."""
+        self.clocks = await asyncio.to_thread(clocks.make, self.stack.folder)
         await self.service.open()
         for wire in self.wires.values():
             await wire.open()
@@ -171,7 +175,7 @@ class Stage:
     def _serve(self, name: str) -> None:
         """Start a process behind its wires, and wait until it is ready."""
         account = manifests.OPERATOR_ACCOUNT if name in OPERATORS else manifests.API_ACCOUNT
-        more = {"KUBECONFIG": str(self._kubeconfig(name, account))}
+        more = {"KUBECONFIG": str(self._kubeconfig(name, account)), **clocks.environment(self.stack.folder, name)}
         if code := self.code.get(name):
             more["PYTHONPATH"] = str(code)
         wire = self.wires[name, "postgres"].port
@@ -266,6 +270,7 @@ class Stage:
         self.down.clear()
         for name in PROCESSES:
             self.resume(name)
+            clocks.put(self.stack.folder, name, 0)
         await asyncio.to_thread(self.start_postgres)
         await asyncio.to_thread(self.start_control_plane)
         await self.start_all()

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
 
+import httpx
 import pytest
-from tests.chaos import fault_failover, fault_processes
+from tests.chaos import clocks, fault_failover, fault_processes
 from tests.chaos.fault import GONE
 from tests.cluster.places import eventually
 
@@ -31,6 +34,22 @@ async def test_a_lease_that_is_taken_is_its_holders_no_more(stage):
     assert (await lease())["holderIdentity"] == fault_processes.NOBODY
     await eventually(held, within=60)
     assert (await lease())["leaseTransitions"] > before["leaseTransitions"]
+
+
+async def test_a_clock_that_jumps_is_seen_by_its_process_alone(stage):
+    if not stage.clocks:
+        pytest.skip("there is no compiler of C")
+    await stage.run_code(None)
+    seen = {}
+    async with httpx.AsyncClient(trust_env=False) as client:
+        for ahead in (86_400, 0):
+            clocks.put(stage.stack.folder, "api-1", ahead)
+            await asyncio.sleep(2)  # a server looks at the time for its answers' `Date` once a second
+            answers = [await client.get(f"{stage.stack.inner_url(name)}/metrics") for name in ("api-1", "api-2")]
+            seen[ahead] = [parsedate_to_datetime(answer.headers["date"]) for answer in answers]
+    (there, other), (back, _) = seen[86_400], seen[0]
+    assert there - other > timedelta(hours=23)
+    assert back - other < timedelta(hours=1)
 
 
 @pytest.mark.parametrize(("seed", "how"), [(1, "killed"), (0, "silent")])
