@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.cli import contents
-from anabranch.cli.output import as_yaml, cell, condition, show, table, take, visible
+from anabranch.cli.output import as_yaml, cell, condition, exact_json, show, table, take, visible
 
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["C", "Z"]), max_size=8), max_size=12)
 
@@ -59,6 +59,28 @@ def test_programs_get_back_exactly_what_there_was(output, capsys):
     show(value, output)
     out = capsys.readouterr().out
     assert (json.loads(out) if output == "json" else yaml.safe_load(out)) == value
+
+
+HIDING = [chr(code) for code in range(0x10000) if visible(chr(code)) != chr(code)]
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_what_programs_get_repaints_no_terminal_on_its_way(output, capsys):
+    value = {f"{at}: \\{hiding}x\n- y\n": [hiding, f"a {hiding} b"] for at, hiding in enumerate(HIDING)}
+    show(value, output)
+    out = capsys.readouterr().out
+    assert not set(out) & set(HIDING)
+    assert (json.loads(out) if output == "json" else yaml.safe_load(out)) == value
+
+
+@given(
+    st.dictionaries(
+        st.text(max_size=8), st.text(st.sampled_from([*HIDING, *"\\\"'\n :-#é日"]), max_size=12), max_size=4
+    )
+)
+def test_whatever_hides_wherever_programs_get_back_what_there_was(value):
+    assert json.loads(exact_json(value)) == value
+    assert yaml.safe_load(as_yaml(value, exact=True)) == value
 
 
 def test_a_text_of_several_lines_is_a_block():

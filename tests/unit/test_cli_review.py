@@ -51,6 +51,17 @@ def test_a_conflict_shows_both_sides_and_the_sources_of_both():
     ]
 
 
+@pytest.mark.parametrize("op", ["put", "tombstone"])
+def test_no_reason_and_no_source_moves_the_cursor_of_who_reads_on(op):
+    hostile = "\x1b[2J\u202eno"
+    source = {"locator": f"https://x/{hostile}", "status": "unresolved", "detail": hostile}
+    said = [{"candidate_id": "cand_1", "reviewer": hostile, "action": "reject", "reason": hostile}]
+    for changes in ({}, {"state": "rejected", "reason": "Rejected", "detail": hostile}):
+        lines = "\n".join(told(said=said, op=op, sources=[source], **changes))
+        assert not set(lines) & set("\x1b\u202e")
+        assert "\\u001b[2J\\u202eno" in lines
+
+
 def test_a_merge_shows_what_it_was_made_of_and_by_what():
     made = {"origin": "merge", "inputs": ["cand_2", "cand_3"]}
     assert "  a merge of cand_2, cand_3" in told(**made)

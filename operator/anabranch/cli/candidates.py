@@ -22,7 +22,8 @@ def describe(candidate: Mapping[str, Any], said: Iterable[Mapping[str, Any]] = (
     """
     what = candidate.get("mark") or ("deletion" if candidate["op"] == "tombstone" else "put")
     conflict = "conflicting " if candidate["conflicting"] else ""
-    why = f" ({candidate['reason']}: {candidate['detail']})" if candidate["reason"] else ""
+    # Of what was rejected, the detail is what a reviewer wrote.
+    why = f" ({candidate['reason']}: {visible(candidate['detail'])})" if candidate["reason"] else ""
     state = f"{conflict}{what}, {candidate['state']}{why}"
     if candidate["key"] is None:
         yield f"{click.style('a change that its branch keeps back', bold=True)}  scope {candidate['scope']}, {state}"
@@ -71,7 +72,7 @@ def _lines(candidate: Mapping[str, Any]) -> list[str]:
             candidate["content"], [f"{text} (withdrawn)" if text in sources else text for text in kept]
         )
     if candidate["op"] == "tombstone":
-        return ["(the key is deleted)", *(f"source {source}" for source in sources)]
+        return ["(the key is deleted)", *(f"source {visible(source)}" for source in sources)]
     return contents.lines_of(candidate["content"], sources)
 
 

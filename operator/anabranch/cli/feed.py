@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -11,7 +10,7 @@ import click
 from anabranch.cli.calls import as_json, call
 from anabranch.cli.completion import names
 from anabranch.cli.connection import Connection, connection_options
-from anabranch.cli.output import as_yaml, cell, moment, output_option
+from anabranch.cli.output import as_yaml, cell, exact_json, moment, output_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,11 +88,11 @@ def _tell_line(item: Followed) -> None:
 
 
 def _tell_json(item: Followed) -> None:
-    click.echo(json.dumps(_told(item), ensure_ascii=False))
+    click.echo(exact_json(_told(item)))
 
 
 def _tell_yaml(item: Followed) -> None:
-    click.echo("---\n" + as_yaml(_told(item)), nl=False)
+    click.echo("---\n" + as_yaml(_told(item), exact=True), nl=False)
 
 
 def _told(item: Followed) -> dict[str, Any]:

@@ -95,7 +95,7 @@ def report(found: dict[str, Any]) -> Iterator[str]:
         ("trace", "trace_id"),
     ):
         if job.get(member):
-            yield f"{title:<14} {job[member]}"
+            yield f"{title:<14} {visible(job[member])}"
     for candidate in found["candidates"]:
         yield ""
         yield from describe(candidate, found["reviews"])

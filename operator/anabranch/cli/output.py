@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
@@ -16,6 +15,7 @@ Column: TypeAlias = str | Callable[[Any], Any]
 """What a table shows of an object: the member that a dotted path names, or what a function gives."""
 
 as_yaml = wording.as_yaml
+exact_json = wording.exact_json
 visible = wording.visible
 
 
@@ -40,13 +40,12 @@ def show(value: Any, output: str, *, columns: Mapping[str, Column] | None = None
         columns: By their headings, for ``table``; without them an object prints as YAML.
     """
     if output == "json":
-        click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+        click.echo(exact_json(value, indent=2))
     elif output == "table" and columns is not None:
         rows = value if isinstance(value, list) else [value]
         click.echo(table(list(columns), [[cell(take(row, column)) for column in columns.values()] for row in rows]))
     else:
-        text = as_yaml(value)
-        click.echo(text if output == "yaml" else visible(text), nl=False)
+        click.echo(as_yaml(value, exact=True) if output == "yaml" else visible(as_yaml(value)), nl=False)
 
 
 def hint(text: str) -> None:
@@ -82,7 +81,7 @@ def cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple | dict):
-        return visible(json.dumps(value, ensure_ascii=False))
+        return exact_json(value)
     return visible(" ".join(str(value).split("\n")))
 
 

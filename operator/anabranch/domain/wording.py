@@ -7,6 +7,7 @@ beside it or by not being seen at all, is written out; and of two texts what dif
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -76,6 +77,21 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
+class _Spelling(_Dumper):
+    """Quotes texts in which something hides: an escape means something between quotes alone."""
+
+
+def _spelled(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return (
+        dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"')
+        if _HIDDEN.search(text)
+        else _text(dumper, text)
+    )
+
+
+_Spelling.add_representer(str, _spelled)
+
+
 def visible(text: str) -> str:
     """A text with what a person would not see written out.
 
@@ -84,9 +100,21 @@ def visible(text: str) -> str:
     return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def as_yaml(value: Any) -> str:
-    """A value as YAML that a person likes to read: members in their order, texts as blocks."""
-    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDE)
+def as_yaml(value: Any, *, exact: bool = False) -> str:
+    """A value as YAML that a person likes to read: members in their order, texts as blocks.
+
+    Args:
+        value: As JSON has it.
+        exact: Spell out what hides in a way that means the same, so that a terminal shows it and a program reads it.
+    """
+    dumper = _Spelling if exact else _Dumper
+    text = yaml.dump(value, Dumper=dumper, sort_keys=False, allow_unicode=True, width=_WIDE)
+    return visible(text) if exact else text
+
+
+def exact_json(value: Any, *, indent: int | None = None) -> str:
+    """A value as JSON that hides nothing from a person, and is to a program exactly what there was."""
+    return visible(json.dumps(value, indent=indent, ensure_ascii=False))
 
 
 def lines_of(content: Any) -> list[str]:
