@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from anabranch.chart.base import OptionalName, SecretKey, Values
+from anabranch.chart.base import OptionalName, OwnSecrets, SecretKey, Values
 from anabranch.identity.oidc.settings import Algorithm  # noqa: TC001  (pydantic evaluates the annotations)
 
 
@@ -29,17 +29,8 @@ class IssuerCa(Values):
     key: SecretKey = Field(default="ca.crt", description="Its key.")
 
 
-class SessionKeys(Values):
+class SessionKeys(OwnSecrets):
     """The secrets that people's sessions are sealed with."""
-
-    existing_secret: OptionalName = Field(
-        default="", description="Secret that holds them. Empty: the chart makes one, and keeps it over upgrades."
-    )
-    key: SecretKey = Field(
-        default="keys",
-        description="Its key: one secret of 32 characters or more, or two with a comma between while the first takes "
-        "over from the second.",
-    )
 
 
 class Oidc(Values):

@@ -33,6 +33,19 @@ class Values(BaseModel):
     )
 
 
+class OwnSecrets(Values):
+    """Secrets that something is sealed with, which the chart can make by itself."""
+
+    existing_secret: OptionalName = Field(
+        default="", description="Secret that holds them. Empty: the chart makes one, and keeps it over upgrades."
+    )
+    key: SecretKey = Field(
+        default="keys",
+        description="Its key: one secret of 32 characters or more, or two with a comma between while the first takes "
+        "over from the second.",
+    )
+
+
 class Placed(Values):
     """Where pods go."""
 

@@ -13,6 +13,7 @@ from anabranch.chart.base import (
     Name,
     OptionalName,
     OptionalQuantity,
+    OwnSecrets,
     Period,
     Pods,
     Port,
@@ -97,17 +98,8 @@ class Service(Values):
     annotations: dict[str, str] = Field(default_factory=dict, description="Its annotations.")
 
 
-class CursorKeys(Values):
+class CursorKeys(OwnSecrets):
     """The secrets that feed cursors are sealed with."""
-
-    existing_secret: OptionalName = Field(
-        default="", description="Secret that holds them. Empty: the chart makes one, and keeps it over upgrades."
-    )
-    key: SecretKey = Field(
-        default="keys",
-        description="Its key: one secret of 32 characters or more, or two with a comma between while the first takes "
-        "over from the second.",
-    )
 
 
 class Signing(Values):

@@ -16,13 +16,14 @@ from anabranch.cli import merging
 from anabranch.cli.output import take
 from anabranch.cli.review import check_guard, note
 from anabranch.model.errors import ConflictError, ForbiddenError, NotFoundError, UnauthenticatedError
-from anabranch.web.desk import Voice
+from anabranch.web.desk import DecidedMeanwhileError, Voice
 from anabranch.web.heard import check_heard, noted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 
     from anabranch.cli.connection import Connection
+    from anabranch.cli.kubectl import Kubectl
     from anabranch.client import AnabranchClient
     from anabranch.model.merging import MergeRequest
     from anabranch.model.requests import DecisionRequest, GroupDecisionRequest
@@ -120,16 +121,7 @@ class KubectlDesk:
         await asyncio.to_thread(self._claim, namespace, job, made)
 
     def _claim(self, namespace: str, job: str, made: dict[str, Any]) -> None:
-        kubectl = replace(self._connection.kubectl, namespace=namespace)
-        for attempt in range(1, TRIES + 1):
-            try:
-                merging.claim(kubectl, job, made, reviewer=self.person)
-            except ConflictError:
-                if attempt == TRIES:
-                    raise
-            else:
-                break
-        check_guard(replace(self._connection, kubectl=kubectl))
+        self._write(namespace, lambda kubectl: merging.claim(kubectl, job, made, reviewer=self.person))
 
     async def decide_group(self, namespace: str, job: str, decision: GroupDecisionRequest) -> None:
         """Put a decision on a group into the job's ``spec.reviews``, unless the group is another by now."""
@@ -151,30 +143,34 @@ class KubectlDesk:
         await asyncio.to_thread(self._note_group, namespace, job, decision)
 
     def _note_group(self, namespace: str, job: str, decision: GroupDecisionRequest) -> None:
-        kubectl = replace(self._connection.kubectl, namespace=namespace)
         entry = {"groupId": decision.group_id, "digest": decision.digest, "action": decision.action}
         if decision.reason:
             entry["reason"] = decision.reason
-        for attempt in range(1, TRIES + 1):
+
+        def attempt(kubectl: Kubectl) -> None:
             resource = kubectl.get("consolidationjobs", job)
-            try:
-                note(kubectl, job, [], groups=[entry], reviewer=self.person, resource=resource)
-            except ConflictError:
-                if attempt == TRIES:
-                    raise
-            else:
-                break
-        check_guard(replace(self._connection, kubectl=kubectl))
+            note(kubectl, job, [], groups=[entry], reviewer=self.person, resource=resource)
+
+        self._write(namespace, attempt)
 
     def _note(self, namespace: str, job: str, decision: DecisionRequest, heard: set[Voice], voices: set[Voice]) -> None:
-        kubectl = replace(self._connection.kubectl, namespace=namespace)
-        for attempt in range(1, TRIES + 1):
+        def attempt(kubectl: Kubectl) -> None:
             resource = kubectl.get("consolidationjobs", job)
             check_heard(voices | _standing(resource, decision.candidate_id), heard, person=self.person)
+            note(kubectl, job, [_entry(decision)], reviewer=self.person, resource=resource)
+
+        self._write(namespace, attempt)
+
+    def _write(self, namespace: str, attempt: Callable[[Kubectl], None]) -> None:
+        """Write into a job, again where somebody else has written meanwhile, and see that reviews are guarded."""
+        kubectl = replace(self._connection.kubectl, namespace=namespace)
+        for number in range(1, TRIES + 1):
             try:
-                note(kubectl, job, [_entry(decision)], reviewer=self.person, resource=resource)
+                attempt(kubectl)
+            except DecidedMeanwhileError:  # which trying again does not change
+                raise
             except ConflictError:
-                if attempt == TRIES:
+                if number == TRIES:
                     raise
             else:
                 break
