@@ -17,6 +17,7 @@ from tests.vectors.generate import canonical, sha256, subtree
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
     import asyncpg
 
@@ -85,6 +86,11 @@ class Line:
     def generation_of(self) -> dict[str, int]:
         """What each job has published."""
         return {row["job_id"]: row["generation"] for row in self.of("publications")}
+
+    @cached_property
+    def published_at(self) -> dict[str, datetime]:
+        """When each job has published."""
+        return {row["job_id"]: row["created_at"] for row in self.of("publications")}
 
     @cached_property
     def published(self) -> list[Row]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.chaos.history import Entry, History
@@ -16,6 +17,7 @@ from tests.chaos.ledger import OPEN, Ledger, Line, told
 
 BRANCH = "br_1"
 FACT = b"\1" * 32
+PUBLISHED_AT = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 def digest(content: Any) -> bytes:
@@ -64,6 +66,20 @@ def candidate(name: str, of: str, key: str, state: str, **more: Any) -> dict[str
     }
 
 
+def review(action: str, *, late: bool = False, **more: Any) -> dict[str, Any]:
+    """What Ada says of the published candidate before that is published, or after."""
+    return {
+        "ordinal": 1,
+        "candidate_id": "cand_1",
+        "action": action,
+        "reviewer": "ada",
+        "content_hash": digest("a"),
+        "base_revision": 0,
+        "at": PUBLISHED_AT + timedelta(seconds=1 if late else -1),
+        **more,
+    }
+
+
 def version(key: str, revision: int, *, start: int, content: Any, end: int = OPEN) -> dict[str, Any]:
     return {
         "key": key,
@@ -107,7 +123,7 @@ def ledger() -> Ledger:
         "batches": [batch(1, "a", "job_1"), batch(2, "b", "job_2")],
         "jobs": [job("job_1", 1, "published"), job("job_2", 2, "awaiting_review")],
         "candidates": [candidate("cand_1", "job_1", "a", "published"), candidate("cand_2", "job_2", "b", "waiting")],
-        "publications": [{"job_id": "job_1", "generation": 2}],
+        "publications": [{"job_id": "job_1", "generation": 2, "created_at": PUBLISHED_AT}],
         "events": [event],
         "transitions": steps("job_1", "received", "importing", "validating", "publishing", "published")
         + steps("job_2", "received", "importing", "validating", "awaiting_review"),

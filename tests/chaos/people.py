@@ -265,7 +265,7 @@ class Follower(Reader):
                 partial=self.scopes,
             )
             if event.kind in ("rollback", "resumed", "restored"):
-                overlay = await self._snapshot(event.generation)
+                overlay = dict(await self._snapshot(event.generation))  # what was read stays as it was
             elif event.kind == "tombstone":
                 overlay.pop(event.key or "", None)
             elif event.kind == "published" and event.key and event.content_hash:

@@ -118,9 +118,6 @@ def _intervals(line: Line) -> Iterator[str]:
 def nothing_is_overwritten_unseen(_history: History, ledger: Ledger) -> Iterator[str]:
     """What replaces a record that its author did not know was accepted by somebody who saw both."""
     for line in ledger.lines.values():
-        accepts = {
-            (row["candidate_id"], row["base_revision"]) for row in line.of("reviews") if row["action"] == "accept"
-        }
         for row in line.published:
             before = line.shown(line.generation_of.get(row["job_id"], 1) - 1).get(row["key"])
             revision = 0 if before is None or before["tombstone"] else before["revision"]
@@ -129,7 +126,8 @@ def nothing_is_overwritten_unseen(_history: History, ledger: Ledger) -> Iterator
             known = {revision} | ({before["revision"]} if before is not None else set())
             if row["base_revision"] in known or same:
                 continue
-            if not any((row["candidate_id"], each) in accepts for each in known):
+            accepts = {said["base_revision"] for said in _all_said_before(line, row) if said["action"] == "accept"}
+            if accepts.isdisjoint(known):
                 yield (
                     f"{line.name}: {row['key']} at revision {revision} was overwritten by {row['candidate_id']}, which "
                     f"knew {row['base_revision']}, and nobody accepted that"
@@ -139,11 +137,8 @@ def nothing_is_overwritten_unseen(_history: History, ledger: Ledger) -> Iterator
 def nothing_is_published_without_its_review(_history: History, ledger: Ledger) -> Iterator[str]:
     """What a policy has somebody decide was accepted, and by somebody else than its author; so are deletions."""
     for line in ledger.lines.values():
-        decisions: defaultdict[str, dict[str, Row]] = defaultdict(dict)
-        for row in sorted(line.of("reviews"), key=lambda row: row["ordinal"]):
-            decisions[row["candidate_id"]][row["reviewer"]] = row
         for row in line.published:
-            latest = decisions[row["candidate_id"]].values()
+            latest = _said_before(line, row)
             accepted = [each for each in latest if each["action"] == "accept" and each["reviewer"] != row["author"]]
             must = line.policy.get("mode", "Manual") == "Manual" or row["op"] == "tombstone" or row["conflicting"]
             if must and not accepted:
@@ -163,15 +158,27 @@ def every_decision_is_kept(history: History, ledger: Ledger) -> Iterator[str]:
         if (entry["candidate"], entry.client, entry["action"]) not in logged:
             yield f"{entry.client} was told that {entry['action']} of {entry['candidate']} counts, and it is not logged"
     for line in ledger.lines.values():
-        last: dict[tuple[str, str], Row] = {}
-        for row in sorted(line.of("reviews"), key=lambda row: row["ordinal"]):
-            last[row["candidate_id"], row["reviewer"]] = row
-        actions = defaultdict(set)
-        for (candidate, _), row in last.items():
-            actions[candidate].add(row["action"])
         for row in line.published:
-            if actions[row["candidate_id"]] == {"reject"}:
+            if {each["action"] for each in _said_before(line, row)} == {"reject"}:
                 yield f"{line.name}: {row['candidate_id']} is published, and was rejected"
+
+
+def _said_before(line: Line, candidate: Row) -> list[Row]:
+    """What each reviewer had said last of a candidate when it was published.
+
+    What somebody writes into a job's resource later is noted too, and changes nothing. Both moments are told by
+    Postgres' clock with the job locked, so they are in order.
+    """
+    return [*{row["reviewer"]: row for row in _all_said_before(line, candidate)}.values()]
+
+
+def _all_said_before(line: Line, candidate: Row) -> list[Row]:
+    at = line.published_at.get(candidate["job_id"])
+    return [
+        row
+        for row in sorted(line.of("reviews"), key=lambda row: row["ordinal"])
+        if row["candidate_id"] == candidate["candidate_id"] and (at is None or row["at"] <= at)
+    ]
 
 
 def every_job_goes_a_legal_path(_history: History, ledger: Ledger) -> Iterator[str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 
 HEAD_BYTES: Final = 65_536
 CHUNK: Final = 65_536
@@ -60,6 +60,10 @@ class Meddling:
     kind: str
     chance: random.Random
     befell: asyncio.Future[str]
+
+
+class NoReplicaError(ConnectionError):
+    """None takes a connection."""
 
 
 class Service:
@@ -139,43 +143,38 @@ class Service:
 
     # How a request goes on.
 
-    async def _call(self, raw: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Send bytes to a replica that takes a connection."""
+    @contextlib.asynccontextmanager
+    async def _call(self, raw: bytes) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        """Send bytes to a replica that takes a connection; it is broken at the end, whatever happens."""
+        reader, writer = await self._connect()
+        try:
+            writer.write(raw)
+            yield reader, writer
+        finally:
+            writer.transport.abort()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         ports = [*self._replicas()]
         self._chance.shuffle(ports)
         for port in ports:
             with contextlib.suppress(OSError):
-                reader, writer = await asyncio.open_connection("127.0.0.1", port)
-                writer.write(raw)
-                return reader, writer
-        raise ConnectionError("no replica takes a connection")
+                return await asyncio.open_connection("127.0.0.1", port)
+        raise NoReplicaError
 
     async def _pass(self, request: Request, writer: asyncio.StreamWriter) -> None:
         """Carry a request there, and its answer back, as a good network does."""
         try:
-            back, far = await self._call(request.raw)
-        except ConnectionError:
+            async with self._call(request.raw) as (back, _):
+                await _carry(back, writer)
+        except NoReplicaError:
             writer.write(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-            return
-        try:
-            while data := await back.read(CHUNK):
-                writer.write(data)
-                await writer.drain()
-        finally:
-            far.transport.abort()
 
     async def _spend(self, request: Request) -> None:
         """Carry a request there, and let its answer go nowhere."""
-        with contextlib.suppress(OSError):
-            back, far = await self._call(request.raw)
-            try:
-                async with asyncio.timeout(5):
-                    while await back.read(CHUNK):
-                        pass
-            except TimeoutError:
-                pass
-            finally:
-                far.transport.abort()
+        with contextlib.suppress(OSError):  # also what takes too long
+            async with asyncio.timeout(5), self._call(request.raw) as (back, _):
+                while await back.read(CHUNK):
+                    pass
 
     def _later(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
@@ -192,18 +191,16 @@ class Service:
         writer.transport.abort()
 
     async def _request_torn(self, request: Request, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-        _, far = await self._call(request.raw[: chance.randrange(1, len(request.raw))])
-        await far.drain()
-        await asyncio.sleep(chance.uniform(0, 0.05))
-        far.transport.abort()
+        async with self._call(request.raw[: chance.randrange(1, len(request.raw))]) as (_, far):
+            await far.drain()
+            await asyncio.sleep(chance.uniform(0, 0.05))
         writer.transport.abort()
 
     async def _answer_torn(self, request: Request, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-        back, far = await self._call(request.raw)
-        data = await back.read(CHUNK)
-        writer.write(data[: chance.randrange(len(data) or 1)])
-        await writer.drain()
-        far.transport.abort()
+        async with self._call(request.raw) as (back, _):
+            data = await back.read(CHUNK)
+            writer.write(data[: chance.randrange(len(data) or 1)])
+            await writer.drain()
         writer.transport.abort()
 
     async def _delayed(self, request: Request, writer: asyncio.StreamWriter, chance: random.Random) -> None:
@@ -251,15 +248,12 @@ class Service:
         """There in small pieces."""
         raw, pieces = request.raw, chance.randint(3, 12)
         size = len(raw) // pieces + 1
-        back, far = await self._call(raw[:size])
-        for place in range(size, len(raw), size):
-            await asyncio.sleep(chance.uniform(0, 0.05))
-            far.write(raw[place : place + size])
-            await far.drain()
-        while data := await back.read(CHUNK):
-            writer.write(data)
-            await writer.drain()
-        far.transport.abort()
+        async with self._call(raw[:size]) as (back, far):
+            for place in range(size, len(raw), size):
+                await asyncio.sleep(chance.uniform(0, 0.05))
+                far.write(raw[place : place + size])
+                await far.drain()
+            await _carry(back, writer)
 
     async def _gateway(self, request: Request, writer: asyncio.StreamWriter, chance: random.Random) -> None:
         """Answered by something on the way, which may have passed it on, or not."""
@@ -284,6 +278,13 @@ KINDS: Final[dict[str, Callable[[Service, Request, asyncio.StreamWriter, random.
     "dripping": Service._dripping,
     "gateway": Service._gateway,
 }
+
+
+async def _carry(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    """Pass on all that comes."""
+    while data := await source.read(CHUNK):
+        target.write(data)
+        await target.drain()
 
 
 def _length(head: bytes) -> int:

@@ -7,7 +7,20 @@ from dataclasses import replace
 import pytest
 from tests.chaos import judging
 from tests.chaos.ledger import told
-from tests.chaos.made import BRANCH, add, batch, changed, digest, event, history, ledger, steps, version, without
+from tests.chaos.made import (
+    BRANCH,
+    add,
+    batch,
+    changed,
+    digest,
+    event,
+    history,
+    ledger,
+    review,
+    steps,
+    version,
+    without,
+)
 
 
 def test_nothing_is_found_where_nothing_is_wrong():
@@ -66,20 +79,13 @@ LEDGERS = {
         changed(ledger(), "candidates", 0, op="tombstone"),
         changed(ledger(), "candidates", 0, conflicting=True),
         changed(
-            line_with(policy={"mode": "Manual"}), "reviews", 0, ordinal=1, candidate_id="cand_1", action="accept",
-            reviewer="system:serviceaccount:ns:agent", content_hash=digest("a"), base_revision=0,
+            line_with(policy={"mode": "Manual"}), "reviews", 0,
+            **review("accept", reviewer="system:serviceaccount:ns:agent"),
         ),
-        changed(
-            ledger(), "reviews", 0, ordinal=1, candidate_id="cand_1", action="accept", reviewer="ada",
-            content_hash=digest("z"), base_revision=0,
-        ),
+        changed(line_with(policy={"mode": "Manual"}), "reviews", 0, **review("accept", late=True)),
+        changed(ledger(), "reviews", 0, **review("accept", content_hash=digest("z"))),
     ],
-    "every_decision_is_kept": [
-        changed(
-            ledger(), "reviews", 0, ordinal=1, candidate_id="cand_1", action="reject", reviewer="ada",
-            content_hash=digest("a"), base_revision=0,
-        )
-    ],
+    "every_decision_is_kept": [changed(ledger(), "reviews", 0, **review("reject"))],
     "every_job_goes_a_legal_path": [
         changed(ledger(), "jobs", 1, state="publishing"),
         changed(ledger(), "transitions", 1, from_state="validating"),
@@ -231,3 +237,7 @@ def test_a_batch_that_was_never_acknowledged_may_be_there_or_not():
     assert judging.judge(made, ledger()) == {}
     kept = changed(ledger(), "batches", 2, **batch(3, "c", None))
     assert judging.judge(made, kept) == {}
+
+
+def test_what_is_said_after_a_publication_changes_nothing():
+    assert judging.judge(history(), changed(ledger(), "reviews", 0, **review("reject", late=True))) == {}

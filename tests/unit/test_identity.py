@@ -269,15 +269,33 @@ async def test_a_revoked_grant_ends_within_five_seconds(agent, clock):
     assert not await asked.allowed(agent, grants.SEE_BASELINE, namespace="team", name="kb")
 
 
-async def test_who_acts_on_a_no_for_good_does_not_take_it_from_an_api_server_that_is_starting(agent, clock):
+async def test_a_no_is_not_taken_from_an_api_server_that_is_starting(agent, clock):
     server = ApiServer()
     server.starting, server.unread = True, {("baselines", "get", "kb")}
-    asked = Grants(server, sure=True, clock=clock)
+    asked = Grants(server, clock=clock)
     with pytest.raises(UnavailableError):
         await asked.allowed(agent, grants.SEE_BASELINE, namespace="team", name="kb")
     server.starting = False
     assert await asked.allowed(agent, grants.SEE_BASELINE, namespace="team", name="kb")
     assert not await asked.allowed(agent, grants.SEE_BASELINE, namespace="team", name="other")
+
+
+async def test_each_no_is_not_asked_twice_of_an_api_server_that_was_ready_just_before(agent, clock):
+    server = ApiServer()
+    asked = Grants(server, clock=clock)
+
+    async def refused(name):
+        before = len(server.asked)
+        assert not await asked.allowed(agent, grants.SEE_BASELINE, namespace="team", name=name)
+        return len(server.asked) - before
+
+    assert [await refused(name) for name in "abc"] == [2, 1, 1]
+    clock.now += 1.1
+    server.starting = True
+    with pytest.raises(UnavailableError):
+        await refused("d")
+    server.starting = False
+    assert await refused("d") == 2
 
 
 async def test_the_age_of_an_answer_counts_from_its_question(agent, clock):

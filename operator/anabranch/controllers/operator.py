@@ -121,7 +121,7 @@ class _Process:
         self._health = Health(db, store=settings.store, leadership=self._leadership, watches=self._watches)
         self._announcer = Announcer(kube, instance=identity)
         # A finding that is refused, or a branch that is denied, is so for good.
-        grants = Grants(kube, sure=True)
+        grants = Grants(kube)
         self._status_bell = Bell()
         guard = ReviewGuard(kube)
         self._homes = Homes(kube, own=settings.store, others=settings.stores)

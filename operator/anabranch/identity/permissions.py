@@ -2,11 +2,15 @@
 
 Five seconds bound how long a revoked grant still works. Each distinct question is asked once at a time, however many
 requests and streams wait for it.
+
+A no counts only from an API server that had said before that it is ready: one that has just started serves before it
+knows every role and binding, and a no that it gave for lack of them would end streams, and branches, for good.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -31,19 +35,22 @@ _FLIGHTS: Final = 10_000
 _PARALLEL: Final = 32
 """Beyond this many at once the API server answers no faster."""
 
+_READY_SECONDS: Final = 1.0
+"""How long an API server that was ready is taken for the one that answers: none ends and starts anew in that time."""
+
 
 class Grants:
     """Answers whether a caller holds a grant.
 
     Args:
         client: To the API server, as an account that may create subjectaccessreviews.
-        sure: Ask twice before a no, of an API server that says that it is ready: for those who act on it for good.
         clock: Seconds, monotonic.
     """
 
-    def __init__(self, client: KubeClient, *, sure: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, client: KubeClient, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
-        self._sure = sure
+        self._clock = clock
+        self._ready_at = -math.inf
         self._questions = asyncio.Semaphore(_PARALLEL)
         self._answers: Answers[tuple[Caller, Action], bool] = Answers(
             review="access", fresh=lambda _: FRESH_SECONDS, size=_SIZE, flights=_FLIGHTS, clock=clock
@@ -143,9 +150,11 @@ class Grants:
 
     async def _review(self, caller: Caller, action: Action) -> bool:
         async with self._questions:
+            asked_at = self._clock()
             allowed = await review_access(self._client, caller, action)
-            if not allowed and self._sure:
+            if not allowed and not 0 <= asked_at - self._ready_at <= _READY_SECONDS:
                 await self._client.check_ready()
+                self._ready_at = self._clock()
                 allowed = await review_access(self._client, caller, action)
             return allowed
 
