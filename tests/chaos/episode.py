@@ -160,18 +160,22 @@ class Episode:
         weights = [fault.weight for fault in self._faults]
         under_way: set[asyncio.Task[None]] = set()
         drawn = 0
-        while self.report.faults.total() < many:
-            while len(under_way) < min(AT_ONCE, many - self.report.faults.total()):
-                (fault,) = chance.choices(self._faults, weights)
-                drawn += 1
-                own = random.Random(f"{self.report.seed}/fault/{drawn}")
-                under_way.add(asyncio.create_task(self._inject(fault, own)))
-            done, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-            await asyncio.sleep(chance.uniform(*PACE))
-        for task in under_way:
-            await task
+        try:
+            while self.report.faults.total() < many:
+                while len(under_way) < min(AT_ONCE, many - self.report.faults.total()):
+                    (fault,) = chance.choices(self._faults, weights)
+                    drawn += 1
+                    own = random.Random(f"{self.report.seed}/fault/{drawn}")
+                    under_way.add(asyncio.create_task(self._inject(fault, own)))
+                done, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+                await asyncio.sleep(chance.uniform(*PACE))
+            await asyncio.gather(*under_way)
+        finally:
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
 
     async def _inject(self, fault: Fault, chance: random.Random) -> None:
         lock = self._locks.setdefault(fault.alone, asyncio.Lock()) if fault.alone else None
@@ -180,7 +184,11 @@ class Episode:
             return
         async with lock or contextlib.nullcontext():
             self.history.see("chaos", "fault begins", kind=fault.name)
-            what = await fault.inject(self.stage, chance)
+            try:
+                what = await fault.inject(self.stage, chance)
+            except Exception as error:
+                error.add_note(f"It happened to the fault `{fault.name}` of seed {self.report.seed}.")
+                raise
             if what is not None:
                 self.report.faults[fault.name] += 1
             self.history.see("chaos", "fault", kind=fault.name, did=what)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 
 import pytest
@@ -47,7 +48,8 @@ async def conflict(place, agent, reviewer):
     (candidate,) = [found async for found in reviewer.candidates(place.namespace, job.name)]
     yield job, candidate
     if (await reviewer.job(place.namespace, job.job_id)).state == "awaiting_review":
-        await reviewer.review(place.namespace, job.name, [decision(candidate, "reject")])
+        with contextlib.suppress(ConflictError):  # the test has, and that is only now being done
+            await reviewer.review(place.namespace, job.name, [decision(candidate, "reject")])
 
 
 def decision(candidate, action="accept", **members) -> DecisionRequest:

@@ -26,7 +26,7 @@ from anabranch.model.errors import (
     TooLargeError,
 )
 from anabranch.search.asking import Search, search
-from anabranch.store import branches, kv, private
+from anabranch.store import branches, kv, kv_namespaces, private
 
 
 @pytest.fixture
@@ -200,9 +200,9 @@ async def test_a_value_or_its_form_in_the_overlay_over_a_mebibyte_is_refused(spa
 
 
 async def test_a_namespace_and_a_branch_hold_so_much_and_deleting_makes_room(space, api_db, branch, monkeypatch):
-    monkeypatch.setattr(kv, "KV_ENTRIES", 2)
-    monkeypatch.setattr(kv, "KV_BYTES", 10)
-    monkeypatch.setattr(kv, "KV_NAMESPACES", 2)
+    monkeypatch.setattr(kv_namespaces, "KV_ENTRIES", 2)
+    monkeypatch.setattr(kv_namespaces, "KV_BYTES", 10)
+    monkeypatch.setattr(kv_namespaces, "KV_NAMESPACES", 2)
     await space.put("a", b"123")
     await space.put("b", b"123")
     with pytest.raises(QuotaExceededError, match="3 records"):
@@ -211,7 +211,7 @@ async def test_a_namespace_and_a_branch_hold_so_much_and_deleting_makes_room(spa
         await space.put("a", b"123456")
     await space.delete("b")
     await space.put("a", b"123456789")
-    monkeypatch.setattr(kv, "KV_BYTES", 5)
+    monkeypatch.setattr(kv_namespaces, "KV_BYTES", 5)
     assert (await space.put("a", b"12345678")).revision == 4, "less than before is let in, however much there is"
     await Space(api_db, branch, "second").put("a", b"1")
     third = Space(api_db, branch, "third")

@@ -14,13 +14,12 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from anabranch.api.parts import Parts, WithParts
 from anabranch.api.routing import GRANT, may_fail
 from anabranch.api.stores import Store
-from anabranch.api.visibility import InNamespace, OnAgent, OnBaseline, OnBranch, OnJob, is_agent, see_job
+from anabranch.api.visibility import InNamespace, OnBaseline, OnBranch, OnJob, is_agent, see_job
 from anabranch.baselines import read as baselines
 from anabranch.branches import read as branches
 from anabranch.consolidation import read as consolidation
 from anabranch.identity import Caller, Grant, grants
 from anabranch.identity.permissions import absent
-from anabranch.memory import ownership
 from anabranch.model.errors import (
     ForbiddenError,
     NotFoundError,
@@ -29,7 +28,6 @@ from anabranch.model.errors import (
     UnavailableError,
 )
 from anabranch.model.ids import is_id, line_of
-from anabranch.model.memory import AgentKey
 from anabranch.store.branches import BranchRow
 from anabranch.store.jobs import JobRow
 from anabranch.store.lines import LineState
@@ -40,10 +38,6 @@ NAME = r"^[a-z0-9]([-._a-z0-9]*[a-z0-9])?$"
 NamespacePath = Annotated[str, Path(alias="namespace", max_length=63, pattern=_LABEL)]
 BaselinePath = Annotated[str, Path(alias="baseline", max_length=253, pattern=NAME)]
 BranchPath = Annotated[str, Path(alias="branch", max_length=253, pattern=NAME, description="id or resource name")]
-AgentPath = Annotated[str, Path(alias="agent", max_length=253, pattern=NAME, description="id of the agent")]
-InstancePath = Annotated[
-    str, Path(alias="instance", max_length=63, pattern=NAME, description="which of the agent's instances")
-]
 JobPath = Annotated[str, Path(alias="job", max_length=253, pattern=NAME, description="id or resource name")]
 
 _bearer = HTTPBearer(
@@ -256,60 +250,6 @@ class OfReview(OfJob):
                 grant=f"{grant.resource}:{grant.verb}",
             )
         return seen
-
-
-class OfOwnAgent(Asking):
-    """For an agent's memory and events, which answer that agent alone, whatever grants others hold.
-
-    An agent's id is its ServiceAccount's name, or one that it holds `use` on; and it is the agent's for good once it
-    has worked under it. Whoever else asks is told the same of an id that is taken, one that is free, and one that is
-    not theirs to take.
-    """
-
-    async def __call__(
-        self,
-        parts: WithParts,
-        credentials: Credentials,
-        namespace: NamespacePath,
-        agent: AgentPath,
-        instance: InstancePath,
-    ) -> OnAgent:
-        """Authenticate, check the grants, and that the id is the caller's."""
-        caller = await self.authenticate(parts, credentials)
-        who = AgentKey(namespace=namespace, agent_id=agent, instance=instance)
-        service_account = await self.check(caller, parts, who)
-        store = parts.stores.default
-        if not await ownership.take(store.db, who, service_account=service_account):
-            raise absent("agent", namespace=namespace, name=agent)
-        return OnAgent(caller=caller, store=store, who=who)
-
-    async def check(self, caller: Caller, parts: Parts, who: AgentKey, *, anew: bool = False) -> str:
-        """The name of the caller's ServiceAccount, which may work as an agent.
-
-        Args:
-            caller: Who asks.
-            parts: To ask by.
-            who: As whom.
-            anew: Take no answer that is remembered: for what outlives the answer that began it.
-
-        Raises:
-            NotFoundError: If the id is not theirs, or not theirs any more.
-            ForbiddenError: If it is, and they may have no memory under it.
-            UnavailableError: If the API server cannot be asked.
-        """
-        namespace, name = caller.service_account or ("", "")
-        is_theirs = namespace == who.namespace and (
-            name == who.agent_id
-            or await parts.grants.allowed(
-                caller, grants.USE_AGENT_ID, namespace=namespace, name=who.agent_id, anew=anew
-            )
-        )
-        if not is_theirs:
-            raise absent("agent", namespace=who.namespace, name=who.agent_id)
-        await parts.grants.require(caller, self.rows[0], namespace=namespace, name=who.agent_id, anew=anew)
-        if anew and not await ownership.holds(parts.stores.default.db, who, service_account=name):
-            raise absent("agent", namespace=who.namespace, name=who.agent_id)
-        return name
 
 
 async def _job(parts: Parts, namespace: str, ref: str) -> tuple[Store, JobRow] | None:

@@ -15,7 +15,7 @@ from anabranch.branches import layers
 from anabranch.model.canonical import canonical_bytes, check_json, sha256
 from anabranch.model.errors import ConflictError, InvalidInputError, TooLargeError
 from anabranch.model.limits import CONTENT_BYTES
-from anabranch.store import branches, kv, private
+from anabranch.store import branches, kv_namespaces, private
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,8 +115,8 @@ def _canonical(content: Any) -> bytes:
 
 def _check_own(key: str) -> None:
     """Check that a key is not kept for the namespaces of the key-value contract, which know more of it."""
-    if key.startswith(kv.PREFIX):
+    if key.startswith(kv_namespaces.PREFIX):
         raise InvalidInputError(
-            f"Keys that begin with {kv.PREFIX} are written through the branch's key-value namespaces.",
+            f"Keys that begin with {kv_namespaces.PREFIX} are written through the branch's key-value namespaces.",
             hint="Use …/kv/v1/namespaces/{namespace}/records/{key}, or another key.",
         )

@@ -14,14 +14,14 @@ from anabranch.model.canonical import canonical_bytes, sha256
 from anabranch.model.errors import ConflictError, InvalidInputError, NotFoundError, QuotaExceededError, TooLargeError
 from anabranch.model.kv import KvCapsule, KvCheckpointReceipt, KvResolvedReference, KvRestore
 from anabranch.model.limits import CAPSULE_BYTES
-from anabranch.store import branches, checkpoints, kv, kv_checkpoints
+from anabranch.store import branches, checkpoints, kv_checkpoints, kv_namespaces
 from anabranch.store.kv_checkpoints import KvCheckpointRow
 
 if TYPE_CHECKING:
     from anabranch.model.kv import KvCheckpointRequest
     from anabranch.store.branches import BranchRow
     from anabranch.store.database import Connection, Database
-    from anabranch.store.kv import Place
+    from anabranch.store.kv_namespaces import Place
 
 _NEEDED: Final = ("goal", "summary", "next_action")
 
@@ -41,7 +41,7 @@ async def save(db: Database, branch: BranchRow, *, namespace: str, request: KvCh
     raw = canonical_bytes(request.model_dump(mode="json"))
 
     async def work(conn: Connection) -> KvCheckpointReceipt:
-        usage = await kv.lock(conn, place)
+        usage = await kv_namespaces.lock(conn, place)
         if (known := await kv_checkpoints.get(conn, place, request.id)) is not None:
             return _receipt(place, _same(known, sha256(raw)))
         latest = await kv_checkpoints.latest(conn, place, agent_id=request.agent_id, session_id=request.session_id)
@@ -107,7 +107,7 @@ async def delete(db: Database, branch: BranchRow, *, namespace: str, checkpoint_
     place = place_of(branch, namespace)
 
     async def work(conn: Connection) -> None:
-        usage = await kv.lock(conn, place)
+        usage = await kv_namespaces.lock(conn, place)
         row = await _require(conn, place, checkpoint_id)
         if row.is_latest:
             raise ConflictError(

@@ -19,7 +19,7 @@ from anabranch.kv.records import absent, get, millis, place_of, write
 from anabranch.kv.values import check_memory_key, read
 from anabranch.model.errors import InvalidInputError
 from anabranch.model.kv import Memory, MemoryHit, MemoryPage, MemoryRanking, MemoryScored
-from anabranch.store import database, kv, kv_memories
+from anabranch.store import database, kv_memories, kv_namespaces
 from anabranch.store.kv_memories import NEWEST, Filters
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ async def search(
     filters = _filters(asked.topic, asked.tag, asked.since_ms, asked.until_ms)
     purpose = f"kv search {place.branch_id} {namespace} {_fingerprint(filters, text, asked.expansion_terms)}"
     async with db.transaction(readonly=True, isolation="repeatable_read") as conn:
-        revision = (await kv.stats(conn, place)).revision
+        revision = (await kv_namespaces.stats(conn, place)).revision
         skip = 0
         if asked.cursor is not None:
             at, skip = sealer.open(purpose, asked.cursor)

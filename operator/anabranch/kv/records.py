@@ -10,8 +10,8 @@ from anabranch.kv.values import check_memory_key, check_record_key, read
 from anabranch.model.errors import ConflictError, NotFoundError
 from anabranch.model.kv import KvReceipt, KvRecordInfo, KvStats
 from anabranch.model.limits import IN_LOOP_BYTES
-from anabranch.store import branches, kv
-from anabranch.store.kv import Place
+from anabranch.store import branches, kv, kv_namespaces
+from anabranch.store.kv_namespaces import Place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +87,7 @@ async def write(  # noqa: PLR0913  (all but what is written by keyword)
     branches.check_live(branch.phase)
 
     async def work(conn: Connection) -> Written:
-        usage = await kv.lock(conn, place)
+        usage = await kv_namespaces.lock(conn, place)
         held = await kv.held(conn, place, key)
         _check(expected, held)
         entries, size = (1, len(key.encode()) + len(value.raw)) if held is None else (0, len(value.raw) - held.size)
@@ -151,7 +151,7 @@ async def delete(  # noqa: PLR0913  (all but the store and the branch by keyword
     check_record_key(place, key)
 
     async def work(conn: Connection) -> None:
-        usage = await kv.lock(conn, place)
+        usage = await kv_namespaces.lock(conn, place)
         held = await kv.held(conn, place, key)
         if held is None or held.expired or (only_memory and not held.is_memory):
             raise absent(place, key)
@@ -182,7 +182,7 @@ async def page(  # noqa: PLR0913  (all but the store and the branch by keyword)
 async def stats(db: Database, branch: BranchRow, *, namespace: str) -> KvStats:
     """What a namespace holds."""
     async with db.connection() as conn:
-        usage = await kv.stats(conn, place_of(branch, namespace))
+        usage = await kv_namespaces.stats(conn, place_of(branch, namespace))
     return KvStats(entries=usage.entries, bytes=usage.bytes, revision=usage.revision)
 
 

@@ -18,7 +18,7 @@ from anabranch.store.kv import Labels, Value
 
 if TYPE_CHECKING:
     from anabranch.model.kv import Memory
-    from anabranch.store.kv import Place
+    from anabranch.store.kv_namespaces import Place
 
 JSON: Final = "application/json"
 TEXT: Final = "text/plain; charset=utf-8"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from anabranch.store.database import Connection
-    from anabranch.store.kv import Place, Usage
+    from anabranch.store.kv_namespaces import Place, Usage
 
 _sql = queries.load("kv_checkpoints")
 

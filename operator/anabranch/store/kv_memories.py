@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from anabranch.store.database import Connection
-    from anabranch.store.kv import Place
+    from anabranch.store.kv_namespaces import Place
 
 _sql = queries.load("kv_memories")
 

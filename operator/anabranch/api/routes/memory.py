@@ -5,9 +5,9 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import Field
 
-from anabranch.api.access import OfOwnAgent
 from anabranch.api.bodies import ENVELOPE_BYTES, JsonBody
 from anabranch.api.conditions import expected
+from anabranch.api.own_agent import OfOwnAgent
 from anabranch.api.paging import QueryModel
 from anabranch.api.replies import reply
 from anabranch.api.routing import Route, may_fail
