@@ -35,6 +35,9 @@ SETTINGS = {
     "service_account": "agent",
     "task": "benchmark",
     "sharing_policy": '{"default":"shareable","scopes":["shared"]}',
+    "follow": "Apply",
+    "lease_seconds": "60",
+    "ttl_seconds": "604800",
 }
 """What the statement's parameters are, but for those that name the branch."""
 

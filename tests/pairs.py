@@ -163,29 +163,42 @@ async def require(pair: Pair, server: PostgresServer, name: str) -> None:
 
 def kill(server: PostgresServer) -> None:
     """End a server as the loss of its machine would: all of its processes, with no word to anybody."""
-    processes = _processes(server)
+    processes = _processes(server, holding=True)
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.send_signal(signal.SIGKILL)
-    gone, alive = psutil.wait_procs(processes, timeout=0)
     deadline = time.monotonic() + 30
-    while any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in alive):
-        assert time.monotonic() < deadline, gone
+    while alive := [process for process in processes if not _has_ended(process)]:
+        assert time.monotonic() < deadline, alive
         time.sleep(0.01)
     Processes(server.folder).stop("postgres")
 
 
 def freeze(server: PostgresServer, number: signal.Signals = signal.SIGSTOP) -> None:
     """Have a server, and all connections to it, answer nothing."""
-    for process in _processes(server):
+    for process in _processes(server, holding=number == signal.SIGSTOP):
         with contextlib.suppress(psutil.NoSuchProcess):
             process.send_signal(number)
 
 
-def _processes(server: PostgresServer) -> list[psutil.Process]:
+def _processes(server: PostgresServer, *, holding: bool) -> list[psutil.Process]:
+    """Those of a server; its first one is stopped before the others are listed, if it is to start no more of them."""
     assert server.folder
     postmaster = Processes(server.folder).running("postgres")
-    return [] if postmaster is None else [postmaster, *postmaster.children(recursive=True)]
+    if postmaster is None:
+        return []
+    with contextlib.suppress(psutil.NoSuchProcess):
+        if holding:
+            postmaster.suspend()
+        return [postmaster, *postmaster.children(recursive=True)]
+    return []
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def _place(dsn: str) -> str:

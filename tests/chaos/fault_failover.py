@@ -97,9 +97,15 @@ async def _wait_for(primary: PostgresServer, standby: str) -> None:
 
 
 async def _wait_for_nobody(primary: PostgresServer) -> None:
-    async with _as_superuser(primary) as conn:
-        await conn.execute("ALTER SYSTEM RESET synchronous_standby_names")
-        await conn.execute("SELECT pg_reload_conf()")
+    """Let commits go on without a standby: one that is never to come would hold them up for good."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            with contextlib.suppress(*GONE):
+                async with _as_superuser(primary) as conn:
+                    await conn.execute("ALTER SYSTEM RESET synchronous_standby_names")
+                    await conn.execute("SELECT pg_reload_conf()")
+                return
+            await asyncio.sleep(0.2)
 
 
 def _remove(stage: Stage, server: PostgresServer) -> None:

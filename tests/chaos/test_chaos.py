@@ -42,10 +42,10 @@ async def test_what_was_promised_holds_whatever_fails(stage, request):
     for seed, many in episodes():
         say(f"\nseed {seed}: {many} faults")
         report = await Episode(stage, seed=seed, folder=FOLDER, faults=faults).run(many)
-        say(str(report))
+        say(f"{report}\n  starts of processes until now: {stage.starts}")
         total += report.faults
         if report.wrong:
             wrong[seed] = report.wrong
-    say(f"\n{total.total()} faults, of {len(total)} kinds; starts of processes: {stage.starts}")
+    say(f"\n{total.total()} faults, of {len(total)} kinds")
     assert not wrong, f"with CHAOS_SEED={next(iter(wrong))}: {wrong}"
     assert total.total() == MANY
