@@ -76,6 +76,11 @@ class Place:
         self.apply("Baseline", name, {"import": {"configMap": {"name": name}}, **spec})
         self.kubectl("wait", "--for=condition=Ready", f"baseline/{name}", "--timeout=110s")
 
+    async def archive_missing(self, baseline: str) -> None:
+        """Wait until a Baseline that was applied waits for its archive: from then on that may be uploaded."""
+        reason = r'jsonpath={.status.conditions[?(@.type=="Reconciling")].reason}=ArchiveMissing'
+        await asyncio.to_thread(self.kubectl, "wait", f"--for={reason}", f"baseline/{baseline}", "--timeout=60s")
+
     def account(self, name: str, *grants: str) -> str:
         """A ServiceAccount with ClusterRoles, or rules as ``verbs resources``; gives its token."""
         subject = {"kind": "ServiceAccount", "name": name, "namespace": self.namespace}

@@ -42,8 +42,7 @@ async def test_a_baseline_waits_for_its_archive_and_imports_it_when_it_comes(pla
         made = write_archive(scan(tmp_path / "docs", ImportSettings()), output, created_by="test")
     digest = made.summary.digest
     place.apply("Baseline", "archived", {"import": {"archive": {"digest": digest}}})
-    path = r'jsonpath={.status.conditions[?(@.type=="Reconciling")].reason}=ArchiveMissing'
-    await asyncio.to_thread(place.kubectl, "wait", f"--for={path}", "baseline/archived", "--timeout=60s")
+    await place.archive_missing("archived")
     state = await publisher.upload_archive(place.namespace, "archived", file, digest)
     assert (state.digest, state.size) == (digest, file.stat().st_size)
     await asyncio.to_thread(place.kubectl, "wait", "--for=condition=Ready", "baseline/archived", "--timeout=60s")

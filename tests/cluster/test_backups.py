@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import secrets
 from pathlib import Path
@@ -82,8 +81,7 @@ async def test_what_the_operator_backs_up_before_it_publishes_becomes_a_baseline
     digest = f"sha256:{hashlib.sha256(made.read_bytes()).hexdigest()}"
     owner = await town.client("owner", "anabranch-publisher")
     town.apply("Baseline", "again", {"import": {"archive": {"digest": digest}}})
-    reason = r'jsonpath={.status.conditions[?(@.type=="Reconciling")].reason}=ArchiveMissing'
-    await asyncio.to_thread(town.kubectl, "wait", f"--for={reason}", "baseline/again", "--timeout=60s")
+    await town.archive_missing("again")
     await owner.upload_archive(town.namespace, "again", made, digest)
     town.kubectl("wait", "--for=condition=Ready", "baseline/again", "--timeout=60s")
     assert await contents(agent, town, "again") == RECORDS

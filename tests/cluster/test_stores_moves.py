@@ -112,8 +112,7 @@ async def test_a_line_moves_as_an_archive_and_says_the_same_there(stores, town, 
     await ada.export(town.namespace, before, file)
     digest = f"sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}"
     town.apply("Baseline", after, {"store": "east", "import": {"archive": {"digest": digest}}, **AUTOMATIC})
-    reason = r'jsonpath={.status.conditions[?(@.type=="Reconciling")].reason}=ArchiveMissing'
-    await asyncio.to_thread(town.kubectl, "wait", f"--for={reason}", f"baseline/{after}", "--timeout=60s")
+    await town.archive_missing(after)
     await ada.upload_archive(town.namespace, after, file, digest)
     town.kubectl("wait", "--for=condition=Ready", f"baseline/{after}", "--timeout=60s")
     assert await says(town, ada, after) == "moved"
