@@ -359,6 +359,7 @@ async def test_a_lease_that_somebody_deletes_or_gives_away_leads_to_one_leader(s
             await one_leads()
             await asyncio.sleep(0.05)
 
+    await watched(PACE.retry + 1)  # the other one has seen whose the Lease is: until then it may lead beside it
     there = f"--namespace={stack.namespace}"
     await asyncio.to_thread(stack.cluster.kubectl, "delete", "lease", LEASE, there)
     await watched(PACE.retry + 1)
